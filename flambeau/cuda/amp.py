@@ -31,4 +31,12 @@ class GradScaler(_GradScaler):
 custom_fwd: Any = functools.partial(_custom_fwd, device_type="cuda")
 custom_bwd: Any = functools.partial(_custom_bwd, device_type="cuda")
 autocast_mode = autocast
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no GPU for mixed precision (torch.cuda.amp.common)."""
+    from . import is_available
+    return not is_available()
+
+
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]

@@ -9,6 +9,7 @@ MOVED = {
     "torch.autograd.grad_mode": "flambeau._core.autograd.mode", "torch.autograd.anomaly_mode": "flambeau.autograd.anomaly",
     "torch.amp.autocast_mode": "flambeau.amp.autocast", "torch.cuda.amp.autocast_mode": "flambeau.cuda.amp",
     "torch.cuda.amp.grad_scaler": "flambeau.cuda.amp", "torch.cuda.graphs": "flambeau.cuda",
+    "torch.cuda.amp.common": "flambeau.cuda.amp",
     "torch.optim.adamw": "flambeau.optim.adam", "torch.optim.nadam": "flambeau.optim.adam", "torch.optim.radam": "flambeau.optim.adam",
     "torch.optim.adamax": "flambeau.optim.adam", "torch.optim.sparse_adam": "flambeau.optim.sparse",
     "torch.optim.asgd": "flambeau.optim.sgd", "torch.optim.rprop": "flambeau.optim.adaptive",

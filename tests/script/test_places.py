@@ -29,7 +29,8 @@ IMPORTED = [
     ("torch.utils.data._utils.worker", "WorkerInfo", "flambeau.data.workers"),
     ("torch.utils.data._utils.pin_memory", "pin_memory", "flambeau.data.pinning:pin"),
     ("torch.utils._contextlib", "_DecoratorContextManager", "flambeau._core.autograd.mode:DecoratorContextManager"),
-    ("torch.nn.parallel.comm", "reduce_add", "flambeau.cuda.comm"), ("torch.jit._script", "ScriptModule", "flambeau.jit"),
+    ("torch.cuda.amp.common", "amp_definitely_not_available", "flambeau.cuda.amp"), ("torch.nn.parallel.comm", "reduce_add", "flambeau.cuda.comm"),
+    ("torch.jit._script", "ScriptModule", "flambeau.jit"),
     ("torch._C._nn", "_parse_to", "flambeau.nn.conversion:parse_to"), ("torch._dynamo.eval_frame", "OptimizedModule", "flambeau._dynamo"),
 ]
 
