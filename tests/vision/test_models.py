@@ -50,8 +50,9 @@ def test_forward_and_backward(device: str) -> None:
 @pytest.mark.parametrize("efficient", [False, True])
 def test_small_ones_learn(efficient: bool, device: str) -> None:
     torch.manual_seed(0)
-    x = torch.randn(2, 3, 32, 32, device=device)
-    for net in (models.DenseNet(4, (2, 2), 8, num_classes=3, memory_efficient=efficient), models.MobileNetV2(3, 0.25)):
+    x = torch.randn(2, 3, 16, 16, device=device)
+    for net in (models.DenseNet(4, (1, 1), 4, num_classes=3, memory_efficient=efficient),
+                models.MobileNetV2(3, 0.25, inverted_residual_setting=[(1, 8, 1, 1), (6, 8, 2, 2)])):
         net.to(device)
         out = net(x)
         out.square().mean().backward()
