@@ -66,12 +66,19 @@ def test_a_module_on_two_devices_has_no_device():
     lambda p: optim.Adadelta(p, lr=0.1), lambda p: optim.Adamax(p, lr=0.1), lambda p: optim.NAdam(p, lr=0.1),
     lambda p: optim.RAdam(p, lr=0.1),
 ])
-def test_state_follows_a_model_that_moves(make):
+def test_state_follows_a_model_that_moves_when_it_is_loaded(make):
+    """As in PyTorch: a step whose state is elsewhere is refused, and changes nothing; a state_dict lands beside the parameters."""
     home, away = Affine(), Affine()
     one, two = make(home.parameters()), make(away.parameters())
     for where in ("cpu", "cuda:0", "cuda:1", "cpu"):
+        moved = away.by.device != flambeau.device(where)
         away.to(where)
         _step(home, one)
+        if moved:
+            with pytest.raises(RuntimeError, match=f"found at least two devices, {where} and .*move a model before its optimizer"):
+                _step(away, two)
+            two.zero_grad()
+            two.load_state_dict(two.state_dict())
         _step(away, two)
         assert {str(v.device) for v in two.state[away.by].values() if isinstance(v, flambeau.Tensor)} == {where}
     assert home.by.tolist() == away.by.tolist() and home.plus.tolist() == away.plus.tolist()
