@@ -168,9 +168,15 @@ class Sort(Spec):
     valued: bool = True
 
 
+PARTED = 4096  # elements of a row whose k-th is found by parting it, which takes the square of their number at worst
+
+
 class Element(Spec):
     """``entry(values, places, source)``: one element of each row of the last axis of `domain`: the k-th (from 0) in order, or, where
-    `which` says so, the "median" (of a NaN where there is one), "nanmedian" (NaN left out) or "mode" (the most frequent one)."""
+    `which` says so, the "median" (of a NaN where there is one), "nanmedian" (NaN left out) or "mode" (the most frequent one).
+
+    Of elements equal to the k-th, the CPU finds the one that PyTorch finds in rows of up to `PARTED`, else the one that a stable sort puts
+    there; GPUs always find the latter."""
 
     dtype: Type
     domain: Sizes

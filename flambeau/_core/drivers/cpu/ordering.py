@@ -60,7 +60,7 @@ def element(spec: Element) -> PreparedLaunch | None:
         return PreparedLaunch(name, entry, outputs=2, workspace=workspace, nbytes=nbytes)
     if which == "mode":
         return _rows(name, spec, 1, lambda rows: row_order.commonest(rows, d))
-    return _rows(name, spec, 1, lambda rows: row_order.middle(rows, d, which == "nanmedian") if which else row_order.order(rows, d)[:, k])
+    return _rows(name, spec, 1, lambda rows: row_order.middle(rows, d, which == "nanmedian") if which else row_order.kth(rows, d, k))
 
 
 def _rows(name: str, spec: Sort | Element, width: int, find: Callable[[Any], Any]) -> PreparedLaunch:

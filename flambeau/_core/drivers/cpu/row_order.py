@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...kernels.specs import PARTED
+
 if TYPE_CHECKING:
     from ...dtypes import dtype
 
@@ -58,6 +60,46 @@ def places(row: Array, wanted: Array, d: dtype, right: bool) -> Array:
 def order(a: Array, d: dtype, descending: bool = False) -> Array:
     """Positions (int64) that sort each row of `a` (rows, n), equal elements in their order."""
     return np.argsort(keys(a, d, descending), -1, kind="stable")
+
+
+def kth(a: Array, d: dtype, k: int) -> Array:
+    """Position of the k-th element in order of each row of `a` (rows, n): see `specs.Element` of which one of equal elements."""
+    if a.shape[-1] > PARTED:
+        return order(a, d)[:, k]
+    return np.array([_part(row, k) for row in keys(a, d).tolist()], np.int64)
+
+
+def _part(row: list[int], k: int) -> int:
+    """The position of the k-th in order of some keys, by C. A. R. Hoare's selection with R. Sedgewick's median of three as the pivot."""
+    at = list(range(len(row)))
+
+    def exchange(i: int, j: int) -> None:
+        row[i], row[j], at[i], at[j] = row[j], row[i], at[j], at[i]
+
+    def in_order(i: int, j: int) -> None:
+        if row[j] < row[i]:
+            exchange(i, j)
+    left, right = 0, len(row) - 1
+    while left + 1 < right:
+        exchange((left + right) // 2, left + 1)
+        in_order(left + 1, right)
+        in_order(left, right)
+        in_order(left + 1, left)
+        up, down, pivot = left + 1, right, row[left]
+        while True:
+            up, down = up + 1, down - 1
+            while row[up] < pivot:
+                up += 1
+            while row[down] > pivot:
+                down -= 1
+            if down < up:
+                break
+            exchange(up, down)
+        exchange(left, down)
+        left, right = (left if k < down else up), (right if k > down else down - 1)
+    if left < right:
+        in_order(left, right)
+    return at[k]
 
 
 def middle(a: Array, d: dtype, skip_nan: bool) -> Array:

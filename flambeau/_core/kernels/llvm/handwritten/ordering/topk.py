@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ....specs import PARTED
 from ..code import Code
 from . import keys, order, sorting
 from .sorting import OWN, Job, Rows, after_keys
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 BLOCK = 256  # elements whose keys are made at a time
 _KEPT = 128  # elements that are kept at least
 _FEW = 256  # elements of a row that is sorted rather than selected from
-_QUICK = 4096  # elements of a row whose k-th is found by parting it, which takes the square of their number at worst
 _SMALL = 32  # elements that are collected behind a threshold; of more, the last is found first
 
 
@@ -188,7 +188,7 @@ def element(d: dtype, domain: Sizes, strides: Sequence[Sizes], k: int, which: st
     if which == "mode":
         job = Job(d, domain, strides, False, 1, sorted_room)
         return job.entry(sorting.functions("mode", bits, ("flambeau_mode",), write_mode)["flambeau_mode"]), job.workspace, job.nbytes
-    if not which and n <= _QUICK:
+    if not which and n <= PARTED:
         job = Job(d, domain, strides, False, 1, order.key_bytes(n, bits) + order.key_bytes(n, 32), (k,))
         return job.entry(sorting.functions("kth", bits, ("flambeau_kth",), write_kth)["flambeau_kth"]), job.workspace, job.nbytes
     job = Job(d, domain, strides, False, 1, _room_of_many(n, bits), ((n - 1) // 2 if which else k, _MIDDLE[which] if d.kind == "f" else 0))
