@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GPU", "Kernel", "compile", "render"]
 
-GPU = Machine()
+GPU = Machine(expsums=True)
 
 
 def render(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Kernel:

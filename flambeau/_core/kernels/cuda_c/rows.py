@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..c_forms import half
 from ..expr import walk
+from ..loops.accumulators import EXPSUM
 from ..loops.operands import moving
 from ..loops.walk import FUNCTIONS
 from .lower import from_stored, leaves, round_half, to_stored
@@ -256,6 +257,9 @@ class RowProgram:
         w, v = self.w, self.v
         maps = [] if states else [s for s in step if s[0] == "map"]
         results = {}
+        gathered = {number: w.fresh("u") for number, s in enumerate(states) if s.how == EXPSUM and v > 1}
+        for number, array in gathered.items():
+            w.line(f"{states[number].types[0]} {array}[{v}];")
         if v > 1:
             for s in maps:
                 results[s[1]] = w.fresh("y")
@@ -272,7 +276,7 @@ class RowProgram:
         for e, array in self.saved.items():
             if e not in before and e in known:
                 w.line(f"{array}[{f'{p} * {v} + k' if v > 1 else p}] = {known[e]};")
-        join_all(w, states, values)
+        join_all(w, states, values, later={number: f"{array}[k]" for number, array in gathered.items()})
         for s, x in zip(maps, values):
             t = stored(s[2].dtype)
             if v > 1:
@@ -281,6 +285,8 @@ class RowProgram:
                 w.line(f"if ({self.live}) *({t}*)({self._place(s[1], i)}) = {to_stored(w, x, s[2].dtype)};")
         if v > 1:
             w.line("}")
+            for number, array in gathered.items():
+                states[number].join_neighbours(w, array, v)
             for s in maps:
                 t, place = stored(s[2].dtype), self._place(s[1], i)
                 if self.aligned == "true":

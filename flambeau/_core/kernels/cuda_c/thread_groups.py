@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..loops import accumulators, thread_groups
-from .lower import combine
+from .lower import apply, combine
 from .types import literal, value
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class State:
 
     def __init__(self, how: str, d: dtype) -> None:
         self.how, self.dtype = how, d
-        self.parts = 2 if how in accumulators.PAIRS else 1
+        self.parts = 2 if how in accumulators.PAIRS or how == accumulators.EXPSUM else 1
         self.types = [value(t) for t in accumulators.flat_types([d], [how])]
         self.names: list[str] = []
 
@@ -46,6 +46,9 @@ class State:
         if self.how == "cprod":
             multiply(w, self.types[0], self.names, other[:2])
             return
+        if self.how == accumulators.EXPSUM:
+            self._join_sums(w, other[0], "" if len(other) > 2 else other[1])
+            return
         if len(self.names) == 1:
             w.line(f"{self.names[0]} = {combine(w, self.how, self.dtype, self.names[0], other[0])};")
             return
@@ -56,6 +59,33 @@ class State:
         for name, x in zip(self.names, other):
             w.line(f"{name} = {x};")
         w.line("}")
+
+
+    def _join_sums(self, w: Writer, top: str, sum_: str) -> None:
+        """Two sums of exponentials, each by its own maximum, by the greater of both; an element is a sum of 1, without a name.  Infinities of
+        one sign are equal, not NaN apart: `finished` tells those where the maximum of all is infinite."""
+        (m, s), t = self.names, self.types[0]
+        more = w.let("bool", f"{top} > {m}", "more")
+        e = w.let(t, apply(w, "exp", self.dtype, [f"{top} == {m} ? ({t})0 : {more} ? {m} - {top} : {top} - {m}"]), "e")
+        w.line(f"{s} = {more} ? {s} * {e} + {sum_ or f'({t})1'} : {s} + {f'{sum_} * {e}' if sum_ else e};")
+        w.line(f"{m} = {combine(w, 'max', self.dtype, m, top)};")
+
+
+    def join_neighbours(self, w: Writer, elements: str, v: int) -> None:
+        """Takes `v` elements in, an array's: their maximum is seldom a new one, so each costs little more than its exponential."""
+        (m, s), t = self.names, self.types[0]
+        top = w.fresh("top")
+        w.line(f"{t} {top} = {elements}[0];")
+        for k in range(1, v):
+            w.line(f"{top} = {combine(w, 'max', self.dtype, top, f'{elements}[{k}]')};")
+        low, zero = literal(float("-inf"), self.dtype), literal(0.0, self.dtype)
+        w.line(f"if (__builtin_expect(!({top} <= {m}), 0)) {{")  # NaN too
+        w.line(f"{s} = {s} * {apply(w, 'exp', self.dtype, [f'{m} - {top}'])};")
+        w.line(f"{m} = {combine(w, 'max', self.dtype, m, top)};")
+        w.line("}")
+        base = w.let(t, f"{m} == {low} ? {zero} : {m}", "base")  # -inf less -inf would be NaN
+        for k in range(v):
+            w.line(f"{s} = {s} + {apply(w, 'exp', self.dtype, [f'{elements}[{k}] - {base}'])};")
 
 
 def multiply(w: Writer, t: str, into: Sequence[str], other: Sequence[str]) -> None:
@@ -71,11 +101,14 @@ def states_of(hows: Sequence[str], types: Sequence[dtype]) -> list[State]:
     return [State(how, d) for how, d in zip(hows, types) if how]
 
 
-def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position: str = "") -> None:
-    """Combines all accumulators with an element's values."""
+def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position: str = "", later: dict[int, str] | None = None) -> None:
+    """Takes an element's values into all accumulators; later: those, by number, whose elements go where neighbours are gathered."""
     at = 0
-    for s in states:
-        s.join(w, [*values[at:at + s.parts], position])
+    for number, s in enumerate(states):
+        if later and number in later:
+            w.line(f"{later[number]} = {values[at]};")
+        else:
+            s.join(w, [*values[at:at + s.parts], position])
         at += s.parts
 
 
@@ -180,5 +213,7 @@ class Group(thread_groups.Group):
 
 
 def finished(s: State) -> list[str]:
-    """The accumulator's values: the position of an extreme of nothing is 0."""
+    """The accumulator's values: the position of an extreme of nothing is 0; exponentials by an infinite maximum are NaN."""
+    if s.how == accumulators.EXPSUM:
+        return [s.names[0], f"{s.names[1]} + ({s.names[0]} - {s.names[0]})"]
     return [f"{n} == {NOWHERE} ? 0LL : {n}" if k >= s.parts else n for k, n in enumerate(s.names)]

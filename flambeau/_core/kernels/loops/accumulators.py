@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 PAIRS = ("cprod", "cmax", "cmin", "cargmax", "cargmin")
 NOWHERE = (1 << 63) - 1  # the position of an extreme of nothing
+# max(x) and the sum of exp(x - max(x)) in one pass: its parts are the largest element so far and the sum by that.  An element brings x, and
+# has a second, combined by "", as complex ones have.
+EXPSUM = "expsum"
 
 
 def start_of(how: str, d: dtype) -> Number:
@@ -39,6 +42,8 @@ def start_of(how: str, d: dtype) -> Number:
 
 def starts(how: str, d: dtype, parts: int = 1) -> list[Number]:
     """What an accumulator's parts begin with: its values, then its position; parts: of a number that `how` says nothing of."""
+    if how == EXPSUM:
+        return [float("-inf"), 0]
     parts, how = (2, how[1:]) if how in PAIRS else (parts, how)
     first = start_of(how, d)
     return [first, 0 if how == "prod" else first][:parts] + [NOWHERE] * has_position(how)
@@ -55,7 +60,7 @@ def flat_types(types: Iterable[dtype], combine: Sequence[str]) -> list[dtype]:
     out = []
     for how, d in zip(combine, types, strict=True):
         if how:
-            out += [d] * (2 if how in PAIRS else 1) + [int64] * has_position(how)
+            out += [d] * (2 if how in PAIRS or how == EXPSUM else 1) + [int64] * has_position(how)
     return out
 
 

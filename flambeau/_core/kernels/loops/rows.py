@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import expr as E
+from ..c_forms import half
 from ..expr import make, rebuild, walk
 from ..programs import price, size_of
-from .accumulators import arrays, flat_types, held_in
+from .accumulators import EXPSUM, arrays, flat_types, held_in
 from .operands import Operands
 from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
 from .thread_groups import Group
@@ -46,6 +48,28 @@ def passes_of(stages: Sequence[Part], mixed: bool) -> list[list[Part]]:
     return out
 
 
+def in_one_pass(stages: Sequence[Part]) -> Sequence[Part]:
+    """The stages where a maximum and the sum of exp(x - maximum) are one accumulator of two parts, of elements x; others as they are."""
+    reduces = [at for at, s in enumerate(stages) if s[0] == "reduce"]
+    for number, at in enumerate(reduces):
+        x = stages[at][2]
+        wanted = E.exp(x - E.acc(number, x.dtype)) if stages[at][1] == "max" and x.dtype.kind == "f" and not half(x.dtype) else None
+        later = next((k for k in reduces[number + 1:] if stages[k][1] == "sum" and stages[k][2] is wanted), None)
+        if later is None:
+            continue
+        # the second part stands behind the first, so accumulators between have other numbers
+        order = [*reduces[:number + 1], later, *(k for k in reduces[number + 1:] if k != later)]
+        names = {E.acc(old, stages[k][2].dtype): E.acc(order.index(k), stages[k][2].dtype) for old, k in enumerate(reduces)}
+        out: list[Part] = []
+        for k, (kind, how, e) in enumerate(stages):
+            if k == at:
+                out += [(kind, EXPSUM, x), (kind, "", x)]
+            elif k != later:
+                out.append((kind, how, rebuild((e,), names.get)[0]))
+        return out
+    return stages
+
+
 class RowLoops(Operands):
     """outer: the axes from row to row; inner: the row's; rows, length: how many and how long."""
 
@@ -70,17 +94,25 @@ class ByThreads(RowLoops):
 
     def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], machine: Machine) -> None:
         super().__init__(program, domain, strides)
-        self.passes = passes_of(program.stages, mixed=True)
         self.machine = machine
         self.wide = self.is_wide([*self.outer, self.inner], 1 << 20)
         self.moves = [k for k in range(len(self.sizes)) if self.inner.strides[k]]
-        self.uses = [{self.outs + e.value for s in p for e in walk((s[2],)) if e.op == "input" and self.inner.strides[self.outs + e.value]}
-                     for p in self.passes]
+        self._pass_by(program.stages)
         self.registers = max((2 if e.dtype.itemsize == 8 else 1) for e in walk(program.roots()))
         self.piece = self.length
         self.states: list[list[int]] = []
         self._whole()
         self._cut()
+        # a row that is kept is read once in any case
+        if machine.expsums and self.way in ("again", "pieces"):
+            self._pass_by(in_one_pass(program.stages))
+        if self.way == "pieces":
+            self._hold()
+
+    def _pass_by(self, stages: Sequence[Part]) -> None:
+        self.passes = passes_of(stages, mixed=True)
+        self.uses = [{self.outs + e.value for s in p for e in walk((s[2],)) if e.op == "input" and self.inner.strides[self.outs + e.value]}
+                     for p in self.passes]
 
     def _whole(self) -> None:
         """The plan for rows that are not cut."""
@@ -143,6 +175,9 @@ class ByThreads(RowLoops):
             return
         self.way, self.rounds, self.shared, self.cached = "pieces", 1, 0, []
         self.piece, self.pieces = piece, pieces
+
+    def _hold(self) -> None:
+        """Room in the workspace for what the pieces accumulate."""
         for p in self.passes:
             hows = [s[1] for s in p if s[0] == "reduce"]
             sizes = [held_in(d).itemsize for d in flat_types([s[2].dtype for s in p if s[0] == "reduce"], hows)]

@@ -80,6 +80,22 @@ def test_passes() -> None:
     assert [len(p) for p in rows.passes_of(layer_norm(float32).stages, mixed=False)] == [1, 1, 2, 1]
 
 
+def test_a_maximum_and_the_sum_by_it_are_one_pass() -> None:
+    x, y = E.input(0, float32), E.input(1, float32)
+    top = E.acc(0, float32)
+
+    def hows(e: E.Expr, first: E.Expr = x, how: str = "max") -> list[str]:
+        return [s[1] for s in rows.in_one_pass((("reduce", how, first), ("reduce", "sum", e)))]
+    assert hows(E.exp(x - top)) == [accumulators.EXPSUM, ""]
+    for e in (E.exp(y - top), E.exp(top - x), E.exp(x - top) * y, E.exp2(x - top)):
+        assert hows(e) == ["max", "sum"]
+    assert hows(E.exp(x - top), how="min") == ["min", "sum"] and hows(E.exp(x - top), y) == ["max", "sum"]
+    # accumulators between the two have other numbers then
+    mixed = (("reduce", "max", x), ("reduce", "sum", y), ("reduce", "sum", E.exp(x - top)), ("row", 0, E.acc(1, float32) / E.acc(2, float32) + top))
+    assert rows.in_one_pass(mixed) == [("reduce", accumulators.EXPSUM, x), ("reduce", "", x), ("reduce", "sum", y),
+                                       ("row", 0, E.acc(2, float32) / E.acc(1, float32) + top)]
+
+
 def test_scans_along_a_row_or_a_thread_for_each() -> None:
     program = Scan(X, "sum", (E.acc(0, float32),), (float32,))
     along, across = (scans.ByThreads(program, (500, 600), (s, s), GPU) for s in ((600, 1), (1, 500)))
