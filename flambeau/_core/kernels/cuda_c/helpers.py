@@ -94,6 +94,12 @@ template <class T> __device__ __forceinline__ T float_floordiv(T a, T b) {
 template <class T> __device__ __forceinline__ T maximum(T a, T b) { return a != a ? a : a > b ? a : b; }"""),
     "minimum": ((), """
 template <class T> __device__ __forceinline__ T minimum(T a, T b) { return a != a ? a : a < b ? a : b; }"""),
+    # the same but for the sign of zeros and the bits of NaN: one instruction
+    "peak": (("maximum",), """
+template <class T> __device__ __forceinline__ T peak(T a, T b) { return maximum(a, b); }
+#if __CUDA_ARCH__ >= 800
+__device__ __forceinline__ float peak(float a, float b) { float m; asm("max.NaN.f32 %0, %1, %2;" : "=f"(m) : "f"(a), "f"(b)); return m; }
+#endif"""),
     # the value of the lane whose number differs by `lanes`; whole warps only
     "shuffle": ((), """
 template <class T> __device__ __forceinline__ T shuffle(T x, int lanes) {

@@ -211,8 +211,11 @@ class RowProgram:
         states = states_of([s[1] for s in step], [s[2].dtype for s in step])
         for s in states:
             s.declare(self.w)
+            s.open(self.w)
         self._keep_functions(at, varying)
         self._pass(lambda p, i, inside: self._elements(at, step, roots, varying, p, i, states))
+        for s in states:
+            s.close(self.w)
         return states
 
     def _finish(self, states: list[State]) -> None:
@@ -286,7 +289,7 @@ class RowProgram:
         if v > 1:
             w.line("}")
             for number, array in gathered.items():
-                states[number].join_neighbours(w, array, v)
+                states[number].add(w, [f"{array}[{k}]" for k in range(v)])
             for s in maps:
                 t, place = stored(s[2].dtype), self._place(s[1], i)
                 if self.aligned == "true":

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from .writer import Writer
 
+_FAR = 16.0  # how far elements may lie above what a sum of exponentials is by: e^16 takes nothing from a sum's digits
+_LOWEST = {"float": -(2 - 2.0 ** -23) * 2.0 ** 127, "double": -(2 - 2.0 ** -52) * 2.0 ** 1023}
 NOWHERE = f"{accumulators.NOWHERE}LL"  # the position of an extreme of nothing
 
 
@@ -21,16 +23,18 @@ class State:
     """An accumulator: how it combines, the type of its elements, and its C variables: a value (the two parts of a complex one,
     whose `how` begins with "c"), and a position for arg...
 
-    parts: how many values an element brings.
+    parts: how many values an element brings.  base: while a thread adds up exponentials, its sum is by this number, which follows the
+    maximum from afar (`_FAR`): a maximum that grows little by little costs nothing.
     """
 
-    __slots__ = ("how", "dtype", "parts", "names", "types")
+    __slots__ = ("how", "dtype", "parts", "names", "types", "base")
 
     def __init__(self, how: str, d: dtype) -> None:
         self.how, self.dtype = how, d
         self.parts = 2 if how in accumulators.PAIRS or how == accumulators.EXPSUM else 1
         self.types = [value(t) for t in accumulators.flat_types([d], [how])]
         self.names: list[str] = []
+        self.base = ""
 
     def start(self) -> list[str]:
         first = accumulators.starts(self.how, self.dtype)
@@ -47,7 +51,7 @@ class State:
             multiply(w, self.types[0], self.names, other[:2])
             return
         if self.how == accumulators.EXPSUM:
-            self._join_sums(w, other[0], "" if len(other) > 2 else other[1])
+            self._join_sums(w, *other[:2])
             return
         if len(self.names) == 1:
             w.line(f"{self.names[0]} = {combine(w, self.how, self.dtype, self.names[0], other[0])};")
@@ -61,31 +65,59 @@ class State:
         w.line("}")
 
 
+    # ------------------------------------------------------------------------------------------- sums of exponentials
+    def open(self, w: Writer) -> None:
+        """Before a thread takes elements in."""
+        if self.how == accumulators.EXPSUM:
+            self.base = w.fresh("base")
+            w.line(f"{self.types[0]} {self.base} = {literal(_LOWEST[self.types[0]], self.dtype)};")  # -inf less -inf would be NaN
+
+    def add(self, w: Writer, elements: Sequence[str]) -> None:
+        """Takes elements of a sum of exponentials in: each costs little more than its exponential."""
+        (m, s), t, base = self.names, self.types[0], self.base
+        peak = w.need("peak")
+        top = elements[0]
+        for x in elements[1:]:
+            top = w.let(t, f"{peak}({top}, {x})", "top")
+        w.line(f"if (__builtin_expect(!({top} <= {base} + {literal(_FAR, self.dtype)}), 0)) {{")  # NaN too
+        w.line(f"{s} = {s} * {apply(w, 'exp', self.dtype, [f'{base} - {top}'])};")
+        w.line(f"{base} = {top};")
+        w.line("}")
+        w.line(f"{m} = {peak}({m}, {top});")
+        for x in elements:
+            w.line(f"{s} = {s} + {apply(w, 'exp', self.dtype, [f'{x} - {base}'])};")
+
+    def close(self, w: Writer) -> None:
+        """After the thread's last element: the sum is by the maximum.  Without elements the base is greater than that."""
+        if self.base:
+            (m, s), t = self.names, self.types[0]
+            w.line(f"{s} = {s} * {apply(w, 'exp', self.dtype, [f'({self.base} > {m} ? ({t})0 : {self.base} - {m})'])};")
+            self.base = ""
+
     def _join_sums(self, w: Writer, top: str, sum_: str) -> None:
-        """Two sums of exponentials, each by its own maximum, by the greater of both; an element is a sum of 1, without a name.  Infinities of
-        one sign are equal, not NaN apart: `finished` tells those where the maximum of all is infinite."""
+        """Two sums, each by its own maximum, by the greater of both.  Infinities of one sign are equal, not NaN apart: `finished` tells
+        those where the maximum of all is infinite."""
         (m, s), t = self.names, self.types[0]
         more = w.let("bool", f"{top} > {m}", "more")
         e = w.let(t, apply(w, "exp", self.dtype, [f"{top} == {m} ? ({t})0 : {more} ? {m} - {top} : {top} - {m}"]), "e")
-        w.line(f"{s} = {more} ? {s} * {e} + {sum_ or f'({t})1'} : {s} + {f'{sum_} * {e}' if sum_ else e};")
-        w.line(f"{m} = {combine(w, 'max', self.dtype, m, top)};")
+        w.line(f"{s} = {more} ? {s} * {e} + {sum_} : {s} + {sum_} * {e};")
+        w.line(f"{m} = {w.need('peak')}({m}, {top});")
 
-
-    def join_neighbours(self, w: Writer, elements: str, v: int) -> None:
-        """Takes `v` elements in, an array's: their maximum is seldom a new one, so each costs little more than its exponential."""
-        (m, s), t = self.names, self.types[0]
-        top = w.fresh("top")
-        w.line(f"{t} {top} = {elements}[0];")
-        for k in range(1, v):
-            w.line(f"{top} = {combine(w, 'max', self.dtype, top, f'{elements}[{k}]')};")
-        low, zero = literal(float("-inf"), self.dtype), literal(0.0, self.dtype)
-        w.line(f"if (__builtin_expect(!({top} <= {m}), 0)) {{")  # NaN too
-        w.line(f"{s} = {s} * {apply(w, 'exp', self.dtype, [f'{m} - {top}'])};")
-        w.line(f"{m} = {combine(w, 'max', self.dtype, m, top)};")
-        w.line("}")
-        base = w.let(t, f"{m} == {low} ? {zero} : {m}", "base")  # -inf less -inf would be NaN
-        for k in range(v):
-            w.line(f"{s} = {s} + {apply(w, 'exp', self.dtype, [f'{elements}[{k}] - {base}'])};")
+    def butterfly(self, w: Writer, lanes: Sequence[int]) -> None:
+        """Combines with the lanes whose numbers differ by each of `lanes`."""
+        shuffle = w.need("shuffle")
+        if self.how != accumulators.EXPSUM:
+            for o in lanes:
+                self.join(w, [w.let(t, f"{shuffle}({n}, {o})", "x") for n, t in zip(self.names, self.types)])
+            return
+        (m, s), t = self.names, self.types[0]  # one exponential for all lanes
+        top = m
+        for o in lanes:
+            top = w.let(t, f"{w.need('peak')}({top}, {shuffle}({top}, {o}))", "top")
+        w.line(f"{s} = {s} * {apply(w, 'exp', self.dtype, [f'({m} == {top} ? ({t})0 : {m} - {top})'])};")
+        w.line(f"{m} = {top};")
+        for o in lanes:
+            w.line(f"{s} = {s} + {shuffle}({s}, {o});")
 
 
 def multiply(w: Writer, t: str, into: Sequence[str], other: Sequence[str]) -> None:
@@ -107,6 +139,8 @@ def join_all(w: Writer, states: Sequence[State], values: Sequence[str], position
     for number, s in enumerate(states):
         if later and number in later:
             w.line(f"{later[number]} = {values[at]};")
+        elif s.base:
+            s.add(w, values[at:at + 1])
         else:
             s.join(w, [*values[at:at + s.parts], position])
         at += s.parts
@@ -166,11 +200,7 @@ class Group(thread_groups.Group):
             w.line("}")
 
     def _butterfly(self, w: Writer, s: State, first: int = 16, last: int = 1) -> None:
-        o = first
-        shuffle = w.need("shuffle")
-        while o >= last:
-            s.join(w, [w.let(t, f"{shuffle}({n}, {o})", "x") for n, t in zip(s.names, s.types)])
-            o //= 2
+        s.butterfly(w, [o for o in (16, 8, 4, 2, 1) if last <= o <= first])
 
     def _hold(self, w: Writer, states: Sequence[State], places: int, who: str, at: str) -> list[list[str]]:
         """The states written to shared memory by some threads, after a barrier."""

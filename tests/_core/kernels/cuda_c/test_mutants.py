@@ -204,7 +204,7 @@ MUTANTS = {
     "a row read before it has arrived": lambda: changed(softmax(17000), r"copy_async_wait<0>\(\);", ""),
     "a piece's sum left out": lambda: changed(long_softmax(), r"for \(int (c\d+) = \(int\)threadIdx.x;", r"for (int \1 = (int)threadIdx.x + 1;", 0),
     "pieces joined before all is in place": lambda: changed(long_softmax(), r"(?s)(rows1_.*?)__syncthreads\(\);", r"\1"),
-    "a sum kept by a maximum that is no more": lambda: changed(long_softmax(), r"(s\d+) = s\d+ \* exp_of_float32\(.*\);", r"\1 = \1;", 0),
+    "a sum kept by a maximum that is no more": lambda: changed(odd_softmax(), r"(s\d+) = s\d+ \* exp_of_float32\(.*\);", r"\1 = \1;", 0),
     "pieces that overlap": lambda: changed(long_softmax(), r"(n\d+) : (begin\d+) \+ (piece\d+)", r"\1 : \2 + \3 + 4", 0),
     "a value of a row that each piece writes": lambda: changed(long_softmax(), r" && blockIdx.y == 0", ""),
     "neighbours beyond a row's end": lambda: changed(long_softmax(), r"/ 4 \* 4;", "/ 4 * 4 + 4;"),
