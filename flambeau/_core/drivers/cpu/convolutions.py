@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels import routines
 from ...layout import contiguous_strides, numel
-from . import depthwise
+from . import depthwise, transposed
 
 if TYPE_CHECKING:
     from ...kernels.programs import PreparedLaunch
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def convolution(spec: Convolution) -> PreparedLaunch | None:
     """None where the kernels do not read such operands, and where columns and a product are better: one-element kernels, and gradients of images
-    of other strides than 1."""
+    where windows lie far apart."""
     (x, steps), (w, _), (y, _) = spec.x, spec.w, spec.y
     if not (numel(x) and numel(w) and numel(y)) or steps[-1] != 1 and spec.kind != "images":
         return None
@@ -47,10 +47,12 @@ def _forward(spec: Convolution) -> PreparedLaunch | None:
 
 
 def _images(spec: Convolution) -> PreparedLaunch | None:
-    """At stride 1: a plain convolution of the gradients with the kernels turned round and their channels changing places."""
+    """At stride 1: a plain convolution of the gradients with the kernels turned round and their channels changing places; at others, several."""
+    if max(spec.stride) > 1:
+        return transposed.images(spec)
     image, out, kernel, stride, padding, dilation = _sizes(spec)
     border = tuple([d * (k - 1) - p for p, d, k in zip(padding, dilation, kernel, strict=True)])
-    if any(s != 1 for s in stride) or any(b < 0 for b in border) or _is_plain(spec) and spec.groups == 1:
+    if any(b < 0 for b in border) or _is_plain(spec) and spec.groups == 1:
         return None
     if spec.y[1][-1] != 1 or not _packed(spec.w) or not _packed(spec.x):
         return None
