@@ -34,6 +34,7 @@
 #   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
 #   make libraries  programs on transformers, lightning, timm and others in an environment without torch, beside PyTorch: docs/libraries.md;
 #                 downloads about 2 GB; LIBRARIES="--only peft --alone" for a part
+#   make dist-check  an sdist and a wheel in build/dist: `twine check`, their files held against git's, the wheel installed and run in a new environment
 #   make sizes    what installing with the extra for NVIDIA GPUs downloads
 #   make fix      let ruff mend what it can
 #   make clean    remove the environments and caches
@@ -57,7 +58,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -253,6 +254,18 @@ kernel-report: .venv/.report
 step-count: .venv/.dev
 	$(BIN)/python benchmarks/gpu/step_count.py $(BENCH)
 
+.venv-dist/.made:
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/pip install --quiet --disable-pip-version-check build twine
+	@touch $@
+
+# The sdist first, and the wheel from it, as `build` does: so the sdist is enough to make one.
+dist-check: .venv-dist/.made
+	rm -rf build/dist && mkdir -p build
+	.venv-dist/bin/python -m build --outdir build/dist > build/dist.log || { cat build/dist.log; exit 1; }
+	.venv-dist/bin/twine check --strict build/dist/*
+	.venv-dist/bin/python tools/dist_check.py build/dist .venv-dist/clean
+
 sizes: .venv/.made
 	$(BIN)/python benchmarks/extras.py $(EXTRAS)
 
@@ -260,4 +273,4 @@ fix: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-parity .venv-bench-gpu .venv-libraries build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-parity .venv-bench-gpu .venv-libraries .venv-dist build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,4 @@
-"""The command line: `flambeau info`, `flambeau smi`, `flambeau demo` and `flambeau run` (also as `python -m flambeau`)."""
+"""The command line: `flambeau info`, `smi`, `demo`, `run` and `completion` (also as `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE", help="run this text; what follows are its own arguments")
     run.add_argument("script", nargs="?", help="a Python file that says `import torch`; - reads it from stdin")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+
+    complete = commands.add_parser("completion", help="print the completion of these words for a shell")
+    complete.add_argument("shell", choices=("bash", "zsh", "fish"), help='which shell, such as in: eval "$(flambeau completion bash)"')
     return top
 
 
@@ -87,6 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command is None:
         top.print_help()
         return EXIT_USAGE
+    if chosen.command == "completion":
+        from flambeau import completion
+
+        print(completion.script(chosen.shell, top), end="")
+        return 0
     if chosen.command == "run":  # what the script raises is the script's own
         from flambeau.script import command, tracebacks
 

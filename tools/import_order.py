@@ -39,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
      "special", "backends", "distributions", "testing", "types", "accelerator", "cpu", "compiler", "jit", "hub", "sparse",
      "func", "fx", "library", "futures",
      "multiprocessing", "return_types", "signal", "masked", "overrides", "vision", "serialization", "quasirandom", "storage", "_faces"),
-    ("trace", "inventory", "smi", "cli", "demo", "version", "_faces.__config__", "script", "suite", "as_torch", "__main__"),
+    ("trace", "inventory", "smi", "cli", "completion", "demo", "version", "_faces.__config__", "script", "suite", "as_torch", "__main__"),
     ("__init__",),  # the public surface: names everything, and nothing below may lean on it
 )
 
