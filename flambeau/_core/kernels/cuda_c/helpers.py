@@ -6,6 +6,8 @@ harness gives its own conversions of 16-bit floats in place of the machine instr
 
 from __future__ import annotations
 
+from . import rough
+
 # Plain text; the first word of a line "needs:" names helpers that must stand before.
 _HELPERS: dict[str, tuple[tuple[str, ...], str]] = {
     "vec": ((), """
@@ -226,7 +228,7 @@ def text(names: set[str]) -> str:
         if name in done:
             return
         done.add(name)
-        needs, body = _HELPERS.get(name) or _made(name)
+        needs, body = _HELPERS.get(name) or rough.HELPERS.get(name) or _made(name)
         for n in needs:
             add(n)
         out.append(body.strip("\n"))

@@ -12,6 +12,7 @@ from ...dtypes import bool_, float16, float32, float64
 from .. import c_forms
 from ..c_forms import half
 from ..expr import walk
+from .rough import ROUGH
 from .types import literal, stored, value, wide_unsigned
 from .values import device_function
 
@@ -107,6 +108,8 @@ def combine(w: Writer, how: str, d: dtype, a: str, b: str) -> str:
 def _floating(w: Writer, op: str, d: dtype, args: list[str], exact: bool) -> str:
     single, t = d.itemsize == 4, value(d)
     a, b = args[0], args[-1]
+    if single and w.rough and op in ROUGH:
+        return f"{w.need(ROUGH[op])}({', '.join(args)})"
     if op == "mul" and exact:
         return f"{'__fmul_rn' if single else '__dmul_rn'}({a}, {b})"
     if op in c_forms.FLOAT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from ..c_forms import half
 from ..expr import walk
 from ..programs import size_of
 from .helpers import text as helper_text
@@ -36,6 +37,7 @@ class Writer:
         self.depth = 1
         self.names = 0
         self.types = program.out_types + program.inputs
+        self.rough = bool(program.out_types) and all(half(d) for d in program.out_types)  # see `rough.py`
         self.parts: list[str] = []  # types, functions and kernels written by hand, in which PLACEHOLDER stands for the tag
         self.extent, self.unit = 0, 1  # what is known of a map's own offsets
 
