@@ -13,6 +13,7 @@ import pytest
 from flambeau._core.kernels import native
 from flambeau._core.kernels.llvm import arguments
 from flambeau._core.kernels.llvm import compile as compiler
+from flambeau._core.kernels.llvm.translate import translate
 
 # slots: copies block[0] argument slots to the address in slot 0; count: *(slot 0) += end - begin + block[1], atomically
 IR = """
@@ -106,20 +107,15 @@ def test_floats_arrive_as_doubles(code) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_reading_by_calls_alone_gives_the_same(known, monkeypatch) -> None:
+def test_reading_by_calls_alone_gives_the_same(known) -> None:
     """What stands for a CPython whose layout is not known."""
     if known and not arguments.KNOWN:
         pytest.skip("the layout of this Python's numbers is not known")
-    monkeypatch.setattr(arguments, "KNOWN", known)
     name = f"flambeau_read_{known}"
-    text = f"""{arguments.DECLARED}
-define ptr @{name}(ptr %self, ptr %given, i64 %n) {{
-entry:
-  br label %each
-{arguments.reading("entry", "42", "%self")}ready:
-  ret ptr %self
-}}
-"""
+    text = translate(arguments.READ + f"""
+def {name}(self: ptr, given: ptr, n: i64) -> ptr:
+    return self if read_words(given, n, 42, self) else None
+""", {**arguments.LAYOUT, "KNOWN": int(known)})
     address = compiler.functions(("test reading", name), (name,), lambda: text)[name]
     call = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.py_object), ctypes.c_int64)(address)
 

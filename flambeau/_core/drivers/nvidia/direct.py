@@ -29,6 +29,7 @@ from ... import forks
 from ...kernels import native
 from ...kernels.llvm import arguments
 from ...kernels.llvm import compile as compiler
+from ...kernels.llvm.translate import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,68 +45,38 @@ class _Header(bytes):
 
 
 def _text() -> str:
-    heads = "".join(f"  %h{k}.at = getelementptr i64, ptr %head, i64 {k}\n  %h{k} = load i64, ptr %h{k}.at\n" for k in range(_HEAD))
-    words = "".join(f"  %k{k}.at = getelementptr i64, ptr %kernel, i64 {k}\n  %k{k} = load i64, ptr %k{k}.at\n" for k in range(8))
-    sizes = "".join(f"  %n{k} = trunc i64 %k{k} to i32\n" for k in range(1, 8))
-    return f"""
-@PyExc_TypeError = external global ptr
-@wrong = internal constant [69 x i8] c"a launch takes %zd arguments (addresses and numbers), but got %zd\\00\\00\\00\\00"
-{arguments.DECLARED}declare ptr @PyErr_Format(ptr, ptr, ...)
-declare ptr @PyObject_CallNoArgs(ptr)
-declare void @Py_DecRef(ptr)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+    return translate(arguments.NONE + arguments.READ + _ENTER, {**arguments.LAYOUT, "HEAD": 8 * _HEAD})
 
-define ptr @{_NAME}(ptr %self, ptr %given, i64 %n) {{
-entry:
-  %head = getelementptr i8, ptr %self, i64 {arguments.DATA}
-{heads}  %total = add i64 %h0, %h2
-  %buffer = alloca i64, i64 %total, align 16
-  %params = alloca ptr, align 8
-  store ptr %buffer, ptr %params
-  %right = icmp eq i64 %h0, %n
-  br i1 %right, label %each, label %count
-count:
-  %type = load ptr, ptr @PyExc_TypeError
-  %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @wrong, i64 %h0, i64 %n)
-  ret ptr null
-{arguments.reading("entry", "%h1", "%buffer")}ready:
-  %first = getelementptr i64, ptr %head, i64 {_HEAD}
-  %spread = shl i64 %h3, 3
-  %tail = getelementptr i64, ptr %first, i64 %spread
-  %to = getelementptr i64, ptr %buffer, i64 %n
-  %bytes = shl i64 %h2, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %tail, i64 %bytes, i1 false)
-  %launch = inttoptr i64 %h4 to ptr
-  %stream = inttoptr i64 %h5 to ptr
-  %result = inttoptr i64 %h6 to ptr
-  br label %kernels
-kernels:
-  %j = phi i64 [ 0, %ready ], [ %j1, %enter ], [ %j, %again ]
-  %tries = phi i64 [ 0, %ready ], [ 0, %enter ], [ 1, %again ]
-  %left = icmp slt i64 %j, %h3
-  br i1 %left, label %enter, label %done
-enter:
-  %place = shl i64 %j, 3
-  %kernel = getelementptr i64, ptr %first, i64 %place
-{words}{sizes}  %function = inttoptr i64 %k0 to ptr
-  %code = call i32 %launch(ptr %function, i32 %n1, i32 %n2, i32 %n3, i32 %n4, i32 %n5, i32 %n6, i32 %n7, ptr %stream, ptr %params, ptr null)
-  %j1 = add i64 %j, 1
-  %refused = icmp ne i32 %code, 0
-  br i1 %refused, label %tell, label %kernels
-tell:
-  store i32 %code, ptr %result
-  %fresh = icmp eq i64 %tries, 0
-  %whom = select i1 %fresh, i64 %h7, i64 %h8
-  %call = inttoptr i64 %whom to ptr
-  %said = call ptr @PyObject_CallNoArgs(ptr %call)
-  %threw = icmp eq ptr %said, null
-  br i1 %threw, label %raise, label %again
-again:
-  call void @Py_DecRef(ptr %said)
-  br label %kernels
-done:{arguments.COUNT_NONE}
-  ret ptr @_Py_NoneStruct
-}}
+
+_ENTER = f"""
+def {_NAME}(self: ptr, given: ptr, n: i64) -> ptr:
+    head = self + DATA
+    if n != i64[head]:
+        PyErr_Format(ptr[PyExc_TypeError], "a launch takes %zd arguments (addresses and numbers), but got %zd", i64[head], n)
+        return None
+    more = i64[head + 16]
+    count = i64[head + 24]
+    buffer = stack(i64, n + more)
+    params = stack(ptr, 1)
+    ptr[params] = buffer
+    if not read_words(given, n, i64[head + 8], buffer):
+        return None
+    kernel = head + HEAD
+    memcpy(buffer + 8 * n, kernel + 64 * count, 8 * more)
+    for j in range(count):
+        told = 56
+        while True:
+            code = call(i32, ptr[head + 32], ptr[kernel], {", ".join(f"i32(i64[kernel + {8 * k}])" for k in range(1, 8))}, ptr[head + 40], params, ptr(0))
+            if code == 0:
+                break
+            i32[ptr[head + 48]] = code
+            said = PyObject_CallNoArgs(ptr[head + told])
+            if said is None:
+                return None
+            Py_DecRef(said)
+            told = 64
+        kernel = kernel + 64
+    return none()
 """
 
 

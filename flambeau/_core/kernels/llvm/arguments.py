@@ -17,110 +17,53 @@ KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) and
 TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
 
 DATA = bytes.__basicsize__ - 1  # where a bytes object's bytes begin, which a builtin's header is
-# before None is returned: it became immortal in Python 3.12; before, a new reference must be counted
-COUNT_NONE = "" if sys.version_info >= (3, 12) else """
-  %rc = load i64, ptr @_Py_NoneStruct
-  %rc1 = add i64 %rc, 1
-  store i64 %rc1, ptr @_Py_NoneStruct"""
+# by the names that `translate` is told; None became immortal in Python 3.12, before, each reference is counted
+LAYOUT = {"DATA": DATA, "TWO": TWO, "KNOWN": int(KNOWN), "COUNTED": int(sys.version_info < (3, 12))}
 
-DECLARED = """
-@_Py_NoneStruct = external global i64
-@PyLong_Type = external global i64
-@PyFloat_Type = external global i64
-@PyExc_OverflowError = external global ptr
-declare i64 @PyLong_AsLongLong(ptr)
-declare i64 @PyLong_AsUnsignedLongLong(ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyErr_Occurred()
-declare i32 @PyErr_ExceptionMatches(ptr)
-declare void @PyErr_Clear()
+NONE = """
+def none() -> ptr:
+    if COUNTED:
+        i64[_Py_NoneStruct] += 1
+    return _Py_NoneStruct
 """
 
-_PLAIN = f"""as_int:
-  %type.at = getelementptr i8, ptr %o, i64 8
-  %type.of = load ptr, ptr %type.at
-  %whole = icmp eq ptr %type.of, @PyLong_Type
-  br i1 %whole, label %sized, label %call_int
-sized:
-  %size.at = getelementptr i8, ptr %o, i64 16
-  %size = load i64, ptr %size.at
-  %two = icmp eq i64 %size, {TWO}
-  br i1 %two, label %digits, label %call_int
-digits:
-  %digits.at = getelementptr i8, ptr %o, i64 24
-  %both = load i64, ptr %digits.at
-  %d0 = and i64 %both, 4294967295
-  %d1 = lshr i64 %both, 32
-  %d2 = shl i64 %d1, 30
-  %plain = or i64 %d0, %d2
-  br label %keep
-as_float:
-  %ftype.at = getelementptr i8, ptr %o, i64 8
-  %ftype = load ptr, ptr %ftype.at
-  %double = icmp eq ptr %ftype, @PyFloat_Type
-  br i1 %double, label %inside, label %call_float
-inside:
-  %value.at = getelementptr i8, ptr %o, i64 16
-  %value = load i64, ptr %value.at
-  br label %keep
-"""
-_NONE = """as_int:
-  br label %call_int
-as_float:
-  br label %call_float
+# the 64 bits of an address; of another int, its value modulo 2**64
+WORD = """
+def word(o: ptr) -> i64:
+    if i64[o + 16] != TWO:
+        return PyLong_AsUnsignedLongLongMask(o)
+    digits = i64[o + 24]
+    return digits & 4294967295 | digits >> 32 << 30
 """
 
-
-def reading(come_from: str, floats: str, into: str) -> str:
-    """IR that reads ``i64 %n`` arguments from the array ``ptr %given`` into `into`, from label ``each`` on, reached from `come_from`, and
-    goes on at ``ready``; it returns null with the error set.  floats: the word that says which of the first 64 are floats."""
-    plain = "[ %plain, %digits ], [ %value, %inside ], " if KNOWN else ""
-    return f"""each:
-  %k = phi i64 [ 0, %{come_from} ], [ %k.next, %keep ]
-  %bits = phi i64 [ {floats}, %{come_from} ], [ %bits.next, %keep ]
-  %more = icmp slt i64 %k, %n
-  br i1 %more, label %one, label %ready
-one:
-  %o.at = getelementptr ptr, ptr %given, i64 %k
-  %o = load ptr, ptr %o.at
-  %low = and i64 %bits, 1
-  %bits.next = lshr i64 %bits, 1
-  %is_float = icmp ne i64 %low, 0
-  br i1 %is_float, label %as_float, label %as_int
-{_PLAIN if KNOWN else _NONE}call_int:
-  %i = call i64 @PyLong_AsLongLong(ptr %o)
-  %i.odd = icmp eq i64 %i, -1
-  br i1 %i.odd, label %int_doubt, label %keep
-int_doubt:
-  %i.error = call ptr @PyErr_Occurred()
-  %i.wrong = icmp ne ptr %i.error, null
-  br i1 %i.wrong, label %beyond, label %keep
-beyond:
-  %overflow = load ptr, ptr @PyExc_OverflowError
-  %large = call i32 @PyErr_ExceptionMatches(ptr %overflow)
-  %is_large = icmp ne i32 %large, 0
-  br i1 %is_large, label %unsigned, label %raise
-unsigned:
-  call void @PyErr_Clear()
-  %u = call i64 @PyLong_AsUnsignedLongLong(ptr %o)
-  %u.odd = icmp eq i64 %u, -1
-  br i1 %u.odd, label %doubt, label %keep
-call_float:
-  %f = call double @PyFloat_AsDouble(ptr %o)
-  %f.bits = bitcast double %f to i64
-  %f.odd = fcmp oeq double %f, -1.0
-  br i1 %f.odd, label %doubt, label %keep
-doubt:
-  %v0 = phi i64 [ %u, %unsigned ], [ %f.bits, %call_float ]
-  %error = call ptr @PyErr_Occurred()
-  %failed = icmp ne ptr %error, null
-  br i1 %failed, label %raise, label %keep
-raise:
-  ret ptr null
-keep:
-  %v = phi i64 {plain}[ %i, %call_int ], [ %i, %int_doubt ], [ %u, %unsigned ], [ %f.bits, %call_float ], [ %v0, %doubt ]
-  %slot = getelementptr i64, ptr {into}, i64 %k
-  store i64 %v, ptr %slot
-  %k.next = add i64 %k, 1
-  br label %each
+# reads n arguments into an array; 0 with an error. floats: which of the first 64 are floating-point numbers
+READ = """
+def read_words(given: ptr, n: i64, floats: i64, into: ptr) -> i1:
+    for k in range(n):
+        o = ptr[given + 8 * k]
+        type = ptr[o + 8]
+        value = 0
+        if floats & 1:
+            if KNOWN and type == PyFloat_Type:
+                value = i64[o + 16]
+            else:
+                number = PyFloat_AsDouble(o)
+                value = bits(number)
+                if number == -1.0 and PyErr_Occurred() is not None:
+                    return False
+        elif KNOWN and type == PyLong_Type and i64[o + 16] == TWO:
+            digits = i64[o + 24]
+            value = digits & 4294967295 | digits >> 32 << 30
+        else:
+            value = PyLong_AsLongLong(o)
+            if value == -1 and PyErr_Occurred() is not None:
+                if PyErr_ExceptionMatches(ptr[PyExc_OverflowError]) == 0:
+                    return False
+                PyErr_Clear()
+                value = PyLong_AsUnsignedLongLong(o)
+                if value == -1 and PyErr_Occurred() is not None:
+                    return False
+        i64[into + 8 * k] = value
+        floats = floats >> 1
+    return True
 """

@@ -15,6 +15,7 @@ subclass of tuple that `flambeau_key_knows` was told of, as the tuple of their p
 from __future__ import annotations
 
 from . import arguments
+from .translate import translate
 
 NAMES = ("flambeau_key", "flambeau_key_knows")
 
@@ -22,233 +23,93 @@ NAMES = ("flambeau_key", "flambeau_key_knows")
 def text(meta: int) -> str:
     """The IR. meta: where a tensor's meta lies in it."""
     # a tuple's items begin where its head ends, which Python 3.14 made longer
-    return _TEXT.replace("$DATA", str(arguments.DATA)).replace("$META$", str(meta)).replace("$ITEMS$", str(tuple.__basicsize__))
+    return translate(_TEXT, {**arguments.LAYOUT, "META": meta, "ITEMS": tuple.__basicsize__})
 
 
 _TEXT = """
-@PyLong_Type = external global i64
-@PyFloat_Type = external global i64
-@PyBool_Type = external global i64
-@PyTuple_Type = external global i64
-@PyList_Type = external global i64
-@PySlice_Type = external global i64
-@tensor = internal global ptr null
-@sizes = internal global ptr null
-declare void @Py_IncRef(ptr)
-declare void @Py_DecRef(ptr)
-declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare ptr @PyTuple_New(i64)
-declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+tensor: ptr = None
+sizes: ptr = None
 
-define void @flambeau_key_knows(ptr %tensor, ptr %sizes) #0 {
-  store ptr %tensor, ptr @tensor
-  store ptr %sizes, ptr @sizes
-  ret void
-}
+def flambeau_key_knows(tensor_: ptr, sizes_: ptr) -> void:
+    tensor = tensor_
+    sizes = sizes_
 
-; what lies so many bytes behind the start of an object
-define internal ptr @at(ptr %o, i64 %place) #0 {
-  %p = getelementptr i8, ptr %o, i64 %place
-  %held = load ptr, ptr %p
-  ret ptr %held
-}
+def behind(prefix: ptr, items: ptr, count: i64, words: ptr, depth: i64) -> ptr:
+    "A tuple of a class, if there is one, and the parts of so many objects; null with an error."
+    first = 0 if prefix is None else 1
+    made = PyTuple_New(count + first)
+    if made is None:
+        return None
+    if prefix is not None:
+        Py_IncRef(prefix)
+        PyTuple_SetItem(made, 0, prefix)
+    for i in range(count):
+        item = ptr[items + 8 * i]
+        Py_IncRef(item)
+        new = part(item, words, depth + 1)
+        Py_DecRef(item)
+        if new is None:
+            Py_DecRef(made)
+            return None
+        PyTuple_SetItem(made, i + first, new)
+    return made
 
-; a tuple of a class and what is behind it: `count` objects from `items` on; null with an error
-define internal ptr @behind(ptr %class, ptr %items, i64 %count, ptr %words, i64 %depth) #0 {
-entry:
-  %deeper = add i64 %depth, 1
-  %with = icmp ne ptr %class, null
-  %one = zext i1 %with to i64
-  %all = add i64 %count, %one
-  %made = call ptr @PyTuple_New(i64 %all)
-  %none = icmp eq ptr %made, null
-  br i1 %none, label %raise, label %first
-first:
-  br i1 %with, label %put_class, label %each.first
-put_class:
-  call void @Py_IncRef(ptr %class)
-  %ignored = call i32 @PyTuple_SetItem(ptr %made, i64 0, ptr %class)
-  br label %each.first
-each.first:
-  br label %each
-each:
-  %i = phi i64 [ 0, %each.first ], [ %i.next, %put ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %get, label %done
-get:
-  %item.at = getelementptr ptr, ptr %items, i64 %i
-  %item = load ptr, ptr %item.at
-  call void @Py_IncRef(ptr %item)
-  %part = call ptr @part(ptr %item, ptr %words, i64 %deeper)
-  call void @Py_DecRef(ptr %item)
-  %no_part = icmp eq ptr %part, null
-  br i1 %no_part, label %drop, label %put
-put:
-  %place = add i64 %i, %one
-  %ignored2 = call i32 @PyTuple_SetItem(ptr %made, i64 %place, ptr %part)
-  %i.next = add i64 %i, 1
-  br label %each
-done:
-  ret ptr %made
-drop:
-  call void @Py_DecRef(ptr %made)
-  br label %raise
-raise:
-  ret ptr null
-}
+def pair(type: ptr, v: ptr) -> ptr:
+    made = PyTuple_New(2)
+    if made is not None:
+        Py_IncRef(type)
+        Py_IncRef(v)
+        PyTuple_SetItem(made, 0, type)
+        PyTuple_SetItem(made, 1, v)
+    return made
 
-define internal ptr @part(ptr %v, ptr %words, i64 %depth) #0 {
-entry:
-  %deep = icmp sgt i64 %depth, 8  ; a list may hold itself
-  br i1 %deep, label %ask, label %shallow
-shallow:
-  %type = call ptr @at(ptr %v, i64 8)
-  %is_int = icmp eq ptr %type, @PyLong_Type
-  br i1 %is_int, label %itself, label %class
-class:
-  %told.at = getelementptr i64, ptr %words, i64 1
-  %told = load i64, ptr %told.at
-  %tells = icmp ne i64 %told, 0
-  %count.at = getelementptr i64, ptr %words, i64 3
-  %count = load i64, ptr %count.at
-  %classes = getelementptr i64, ptr %words, i64 4
-  br label %each
-each:
-  %i = phi i64 [ 0, %class ], [ %i.next, %one ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %one, label %other
-one:
-  %plain.at = getelementptr ptr, ptr %classes, i64 %i
-  %plain = load ptr, ptr %plain.at
-  %i.next = add i64 %i, 1
-  %is_plain = icmp eq ptr %type, %plain
-  br i1 %is_plain, label %itself, label %each
-other:
-  %tensor = load ptr, ptr @tensor
-  %sizes = load ptr, ptr @sizes
-  %is_tuple = icmp eq ptr %type, @PyTuple_Type
-  %is_sizes = icmp eq ptr %type, %sizes
-  %is_items = or i1 %is_tuple, %is_sizes
-  br i1 %is_items, label %tuple, label %not_tuple
-not_tuple:
-  %is_list = icmp eq ptr %type, @PyList_Type
-  br i1 %is_list, label %list, label %not_list
-not_list:
-  %is_float = icmp eq ptr %type, @PyFloat_Type
-  br i1 %is_float, label %float, label %not_float
-not_float:
-  br i1 %tells, label %rest, label %ask
-rest:
-  %is_tensor = icmp eq ptr %type, %tensor
-  br i1 %is_tensor, label %meta, label %not_tensor
-not_tensor:
-  %is_slice = icmp eq ptr %type, @PySlice_Type
-  br i1 %is_slice, label %slice, label %not_slice
-not_slice:
-  %is_bool = icmp eq ptr %type, @PyBool_Type
-  br i1 %is_bool, label %bool, label %ask
+def same(v: ptr) -> ptr:
+    Py_IncRef(v)
+    return v
 
-itself:
-  call void @Py_IncRef(ptr %v)
-  ret ptr %v
-meta:
-  %m = call ptr @at(ptr %v, i64 $META$)
-  %no_meta = icmp eq ptr %m, null
-  br i1 %no_meta, label %ask, label %meta.is
-meta.is:
-  call void @Py_IncRef(ptr %m)
-  ret ptr %m
-float:
-  %value.at = getelementptr i8, ptr %v, i64 16
-  %value = load double, ptr %value.at
-  %usual = fcmp one double %value, 0.0
-  br i1 %usual, label %number, label %ask
-number:
-  br label %pair
-bool:
-  br label %pair
-pair:
-  %pair.made = call ptr @PyTuple_New(i64 2)
-  %no_pair = icmp eq ptr %pair.made, null
-  br i1 %no_pair, label %raise, label %pair.put
-pair.put:
-  call void @Py_IncRef(ptr %type)
-  call void @Py_IncRef(ptr %v)
-  %ignored = call i32 @PyTuple_SetItem(ptr %pair.made, i64 0, ptr %type)
-  %ignored2 = call i32 @PyTuple_SetItem(ptr %pair.made, i64 1, ptr %v)
-  ret ptr %pair.made
-slice:
-  %bounds = getelementptr i8, ptr %v, i64 16
-  %slice.made = call ptr @behind(ptr @PySlice_Type, ptr %bounds, i64 3, ptr %words, i64 %depth)
-  ret ptr %slice.made
-tuple:
-  %n.at = getelementptr i8, ptr %v, i64 16
-  %n = load i64, ptr %n.at
-  %items = getelementptr i8, ptr %v, i64 $ITEMS$
-  br label %sized
-list:
-  %l.n.at = getelementptr i8, ptr %v, i64 16
-  %l.n = load i64, ptr %l.n.at
-  %l.items = call ptr @at(ptr %v, i64 24)
-  br label %sized
-sized:
-  %length = phi i64 [ %n, %tuple ], [ %l.n, %list ]
-  %from = phi ptr [ %items, %tuple ], [ %l.items, %list ]
-  %listed = phi i1 [ 0, %tuple ], [ 1, %list ]
-  %most.at = getelementptr i64, ptr %words, i64 2
-  %most = load i64, ptr %most.at
-  %few = icmp sle i64 %length, %most
-  br i1 %few, label %whole, label %ask
-whole:
-  %k = phi i64 [ 0, %sized ], [ %k.next, %whole.is ]
-  %k.more = icmp slt i64 %k, %length
-  br i1 %k.more, label %whole.one, label %integers
-whole.one:
-  %k.at = getelementptr ptr, ptr %from, i64 %k
-  %k.o = load ptr, ptr %k.at
-  %k.type = call ptr @at(ptr %k.o, i64 8)
-  %k.int = icmp eq ptr %k.type, @PyLong_Type
-  %k.next = add i64 %k, 1
-  br i1 %k.int, label %whole.is, label %parts
-whole.is:
-  br label %whole
-integers:
-  br i1 %is_tuple, label %itself, label %parts
-parts:
-  %tells_list = and i1 %tells, %listed
-  %prefix = select i1 %tells_list, ptr @PyList_Type, ptr null
-  %held = call ptr @copied(ptr %v, i1 %listed)
-  %no_held = icmp eq ptr %held, null
-  br i1 %no_held, label %raise, label %parts.make
-parts.make:
-  %held.items = getelementptr i8, ptr %held, i64 $ITEMS$
-  %parts.made = call ptr @behind(ptr %prefix, ptr %held.items, i64 %length, ptr %words, i64 %depth)
-  call void @Py_DecRef(ptr %held)
-  ret ptr %parts.made
-ask:
-  %asker = load ptr, ptr %words
-  %asked = call ptr @PyObject_CallOneArg(ptr %asker, ptr %v)
-  ret ptr %asked
-raise:
-  ret ptr null
-}
+def several(v: ptr, listed: i1, from_: ptr, count: i64, words: ptr, depth: i64) -> ptr:
+    "The parts of a list or a tuple."
+    if not listed and ptr[v + 8] == PyTuple_Type:
+        k = 0
+        while k < count and ptr[ptr[from_ + 8 * k] + 8] == PyLong_Type:
+            k += 1
+        if k == count:
+            return same(v)
+    held = PyList_AsTuple(v) if listed else same(v)  # which nobody changes meanwhile
+    if held is None:
+        return None
+    made = behind(PyList_Type if listed and i64[words + 8] else None, held + ITEMS, count, words, depth)
+    Py_DecRef(held)
+    return made
 
-; a list as a tuple, which nobody changes meanwhile
-define internal ptr @copied(ptr %v, i1 %is_list) #0 {
-entry:
-  br i1 %is_list, label %copy, label %same
-copy:
-  %made = call ptr @PyList_AsTuple(ptr %v)
-  ret ptr %made
-same:
-  call void @Py_IncRef(ptr %v)
-  ret ptr %v
-}
-declare ptr @PyList_AsTuple(ptr)
+def part(v: ptr, words: ptr, depth: i64) -> ptr:
+    type = ptr[v + 8]
+    tells = i64[words + 8] != 0
+    if depth > 8:  # a list may hold itself
+        return PyObject_CallOneArg(ptr[words], v)
+    if type == PyLong_Type:
+        return same(v)
+    for i in range(i64[words + 24]):
+        if type == ptr[words + 32 + 8 * i]:
+            return same(v)
+    listed = type == PyList_Type
+    if listed or type == PyTuple_Type or type == sizes:
+        count = i64[v + 16]
+        if count <= i64[words + 16]:
+            return several(v, listed, ptr[v + 24] if listed else v + ITEMS, count, words, depth)
+    elif type == PyFloat_Type:
+        number = double[v + 16]
+        if number < 0.0 or number > 0.0:
+            return pair(type, v)
+    elif tells and type == tensor:
+        if (m := ptr[v + META]) is not None:
+            return same(m)
+    elif tells and type == PySlice_Type:
+        return behind(type, v + 16, 3, words, depth)
+    elif tells and type == PyBool_Type:
+        return pair(type, v)
+    return PyObject_CallOneArg(ptr[words], v)
 
-define ptr @flambeau_key(ptr %self, ptr %v) #0 {
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %made = call ptr @part(ptr %v, ptr %words, i64 0)
-  ret ptr %made
-}
+def flambeau_key(self: ptr, v: ptr) -> ptr:
+    return part(v, self + DATA, 0)
 """

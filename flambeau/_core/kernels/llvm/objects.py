@@ -15,27 +15,12 @@ Each builtin's `self` is a bytes object of 64-bit words:
 from __future__ import annotations
 
 from . import arguments
+from .translate import translate
 
 NAMES = ("flambeau_read", "flambeau_write", "flambeau_show", "flambeau_key", "flambeau_place")
 ALONE = frozenset(("flambeau_read", "flambeau_key", "flambeau_place"))  # those that take one argument
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
-# by a kind's number: its storage in IR, what makes it what CPython takes, and CPython's function that gives a number of that
-_F, _I, _U = "call ptr @PyFloat_FromDouble(double %x.{k})", "call ptr @PyLong_FromLongLong(i64 %x.{k})", "call ptr @PyLong_FromUnsignedLongLong(i64 %x.{k})"
-_READ = {
-    0: ("float", "%x.{k} = fpext float %m.{k} to double", _F), 1: ("double", "%x.{k} = fadd double %m.{k}, -0.0", _F),
-    2: ("i64", "%x.{k} = add i64 %m.{k}, 0", _I), 3: ("i32", "%x.{k} = sext i32 %m.{k} to i64", _I), 4: ("i16", "%x.{k} = sext i16 %m.{k} to i64", _I),
-    5: ("i8", "%x.{k} = sext i8 %m.{k} to i64", _I), 6: ("i8", "%x.{k} = zext i8 %m.{k} to i64", _I), 7: ("i16", "%x.{k} = zext i16 %m.{k} to i64", _I),
-    8: ("i32", "%x.{k} = zext i32 %m.{k} to i64", _I), 9: ("i64", "%x.{k} = add i64 %m.{k}, 0", _U),
-    10: ("i8", "%t.{k} = icmp ne i8 %m.{k}, 0\n  %x.{k} = zext i1 %t.{k} to i64", "call ptr @PyBool_FromLong(i64 %x.{k})"),
-    11: ("<2 x float>", "%x.{k} = extractelement <2 x float> %m.{k}, i32 0\n  %y.{k} = extractelement <2 x float> %m.{k}, i32 1\n"
-         "  %re.{k} = fpext float %x.{k} to double\n  %im.{k} = fpext float %y.{k} to double",
-         "call ptr @PyComplex_FromDoubles(double %re.{k}, double %im.{k})"),
-    12: ("<2 x double>", "%x.{k} = extractelement <2 x double> %m.{k}, i32 0\n  %y.{k} = extractelement <2 x double> %m.{k}, i32 1",
-         "call ptr @PyComplex_FromDoubles(double %x.{k}, double %y.{k})"),
-    13: ("i16", "%w.{k} = zext i16 %m.{k} to i32\n  %s.{k} = shl i32 %w.{k}, 16\n  %f.{k} = bitcast i32 %s.{k} to float\n"
-         "  %x.{k} = fpext float %f.{k} to double", _F),
-}
 # a dtype's kind of number and bytes; bfloat16 is the last
 KINDS = {("f", 4): 0, ("f", 8): 1, ("i", 8): 2, ("i", 4): 3, ("i", 2): 4, ("i", 1): 5, ("u", 1): 6, ("u", 2): 7, ("u", 4): 8, ("u", 8): 9, ("b", 1): 10,
          ("c", 8): 11, ("c", 16): 12}
@@ -45,351 +30,154 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 def text() -> str:
     """The IR of all."""
-    cases = " ".join(f"i64 {k}, label %k{k}" for k in _READ)
-    reads = "".join(f"k{k}:\n  %m.{k} = load {kind}, ptr %p, align 1\n  {widen.format(k=k)}\n  %o.{k} = {make.format(k=k)}\n  ret ptr %o.{k}\n"
-                    for k, (kind, widen, make) in _READ.items())
-    return _TEXT.replace("$DATA", str(arguments.DATA)).replace("$CASES", cases).replace("$READS", reads)
+    return translate(arguments.NONE + _READ + _WRITE + _ARRAYS, arguments.LAYOUT)
 
 
-_TEXT = """
-@PyList_Type = external global i64
-@PyTuple_Type = external global i64
-@PyLong_Type = external global i64
-@PyFloat_Type = external global i64
-@_Py_TrueStruct = external global i64
-@_Py_FalseStruct = external global i64
-declare i64 @PyLong_AsUnsignedLongLongMask(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare double @PyLong_AsDouble(ptr)
-declare double @PyFloat_AsDouble(ptr)
-declare ptr @PyFloat_FromDouble(double)
-declare ptr @PyLong_FromLongLong(i64)
-declare ptr @PyLong_FromUnsignedLongLong(i64)
-declare ptr @PyComplex_FromDoubles(double, double)
-declare ptr @PyBool_FromLong(i64)
-declare ptr @PyErr_Occurred()
-declare void @PyErr_Clear()
-declare ptr @PyList_New(i64)
-declare i32 @PyList_SetItem(ptr, i64, ptr)
-declare i64 @PyList_Size(ptr)
-declare ptr @PyList_GetItem(ptr, i64)
-declare i64 @PyTuple_Size(ptr)
-declare ptr @PyTuple_GetItem(ptr, i64)
-declare void @Py_DecRef(ptr)
-declare void @Py_IncRef(ptr)
-declare void @PyErr_SetString(ptr, ptr)
-declare ptr @PyBytes_FromStringAndSize(ptr, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-@PyExc_TypeError = external global ptr
-@_Py_NoneStruct = external global i64
-@two_arguments = internal constant [43 x i8] c"show takes an address, which is not 0, ...\\00"
+_READ = """
+def number(p: ptr, kind: i64) -> ptr:
+    if kind == 0:
+        return PyFloat_FromDouble(double(float[p]))
+    if kind == 1:
+        return PyFloat_FromDouble(double[p])
+    if kind == 2:
+        return PyLong_FromLongLong(i64[p])
+    if kind == 3:
+        return PyLong_FromLongLong(i64(i32[p]))
+    if kind == 4:
+        return PyLong_FromLongLong(i64(i16[p]))
+    if kind == 5:
+        return PyLong_FromLongLong(i64(i8[p]))
+    if kind == 6:
+        return PyLong_FromLongLong(unsigned(i8[p]))
+    if kind == 7:
+        return PyLong_FromLongLong(unsigned(i16[p]))
+    if kind == 8:
+        return PyLong_FromLongLong(unsigned(i32[p]))
+    if kind == 9:
+        return PyLong_FromUnsignedLongLong(i64[p])
+    if kind == 10:
+        return PyBool_FromLong(i64(i8[p] != 0))
+    if kind == 11:
+        return PyComplex_FromDoubles(double(float[p]), double(float[p + 4]))
+    if kind == 12:
+        return PyComplex_FromDoubles(double[p], double[p + 8])
+    whole = stack(i32, 1)
+    i32[whole] = i32(unsigned(i16[p]) << 16)
+    return PyFloat_FromDouble(double(float[whole]))
 
-define internal ptr @show(ptr %p, ptr %axes, i64 %count, i64 %kind) #0 {
-entry:
-  %leaf = icmp eq i64 %count, 0
-  br i1 %leaf, label %number, label %many
-many:
-  %n = load i64, ptr %axes
-  %step.at = getelementptr i64, ptr %axes, i64 1
-  %step = load i64, ptr %step.at
-  %below = getelementptr i64, ptr %axes, i64 2
-  %fewer = sub i64 %count, 1
-  %list = call ptr @PyList_New(i64 %n)
-  %no_list = icmp eq ptr %list, null
-  br i1 %no_list, label %raise, label %each
-each:
-  %i = phi i64 [ 0, %many ], [ %i.next, %put ]
-  %q = phi ptr [ %p, %many ], [ %q.next, %put ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %one, label %done
-one:
-  %item = call ptr @show(ptr %q, ptr %below, i64 %fewer, i64 %kind)
-  %no_item = icmp eq ptr %item, null
-  br i1 %no_item, label %drop, label %put
-put:
-  %ignored = call i32 @PyList_SetItem(ptr %list, i64 %i, ptr %item)
-  %i.next = add i64 %i, 1
-  %q.next = getelementptr i8, ptr %q, i64 %step
-  br label %each
-drop:
-  call void @Py_DecRef(ptr %list)
-  br label %raise
-raise:
-  ret ptr null
-done:
-  ret ptr %list
-number:
-  switch i64 %kind, label %raise [ $CASES ]
-$READS}
+def nested(p: ptr, axes: ptr, count: i64, kind: i64) -> ptr:
+    if count == 0:
+        return number(p, kind)
+    n = i64[axes]
+    made = PyList_New(n)
+    if made is None:
+        return None
+    for i in range(n):
+        item = nested(p, axes + 16, count - 1, kind)
+        if item is None:
+            Py_DecRef(made)
+            return None
+        PyList_SetItem(made, i, item)
+        p = p + i64[axes + 8]
+    return made
 
-define ptr @flambeau_read(ptr %self, ptr %given) #0 {
-entry:
-  %address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %given)
-  %odd = icmp eq i64 %address, -1
-  br i1 %odd, label %doubt, label %go
-doubt:
-  %error = call ptr @PyErr_Occurred()
-  %wrong = icmp ne ptr %error, null
-  br i1 %wrong, label %raise, label %go
-raise:
-  ret ptr null
-go:
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %kind = load i64, ptr %words
-  %count.at = getelementptr i64, ptr %words, i64 1
-  %count = load i64, ptr %count.at
-  %axes = getelementptr i64, ptr %words, i64 2
-  %p = inttoptr i64 %address to ptr
-  %made = call ptr @show(ptr %p, ptr %axes, i64 %count, i64 %kind)
-  ret ptr %made
-}
+def flambeau_read(self: ptr, given: ptr) -> ptr:
+    address = PyLong_AsUnsignedLongLongMask(given)
+    if address == -1 and PyErr_Occurred() is not None:
+        return None
+    words = self + DATA
+    return nested(ptr(address), words + 16, i64[words + 8], i64[words])
+"""
 
-define internal i1 @fill(ptr %o, ptr %p, ptr %axes, i64 %count, i64 %kind) #0 {
-entry:
-  %type.at = getelementptr i8, ptr %o, i64 8
-  %type = load ptr, ptr %type.at
-  %leaf = icmp eq i64 %count, 0
-  br i1 %leaf, label %number, label %many
-many:
-  %n = load i64, ptr %axes
-  %step.at = getelementptr i64, ptr %axes, i64 1
-  %step = load i64, ptr %step.at
-  %below = getelementptr i64, ptr %axes, i64 2
-  %fewer = sub i64 %count, 1
-  %is_list = icmp eq ptr %type, @PyList_Type
-  br i1 %is_list, label %list, label %other
-other:
-  %is_tuple = icmp eq ptr %type, @PyTuple_Type
-  br i1 %is_tuple, label %tuple, label %no
-list:
-  %list.n = call i64 @PyList_Size(ptr %o)
-  br label %sized
-tuple:
-  %tuple.n = call i64 @PyTuple_Size(ptr %o)
-  br label %sized
-sized:
-  %has = phi i64 [ %list.n, %list ], [ %tuple.n, %tuple ]
-  %fits = icmp eq i64 %has, %n
-  br i1 %fits, label %each, label %no
-each:
-  %i = phi i64 [ 0, %sized ], [ %i.next, %next ]
-  %q = phi ptr [ %p, %sized ], [ %q.next, %next ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %get, label %yes
-get:
-  br i1 %is_list, label %from_list, label %from_tuple
-from_list:
-  %list.o = call ptr @PyList_GetItem(ptr %o, i64 %i)
-  br label %one
-from_tuple:
-  %tuple.o = call ptr @PyTuple_GetItem(ptr %o, i64 %i)
-  br label %one
-one:
-  %item = phi ptr [ %list.o, %from_list ], [ %tuple.o, %from_tuple ]
-  %good = call i1 @fill(ptr %item, ptr %q, ptr %below, i64 %fewer, i64 %kind)
-  br i1 %good, label %next, label %no
-next:
-  %i.next = add i64 %i, 1
-  %q.next = getelementptr i8, ptr %q, i64 %step
-  br label %each
-number:
-  switch i64 %kind, label %no [ i64 0, label %real i64 1, label %real i64 2, label %whole i64 10, label %truth ]
-real:
-  %is_float = icmp eq ptr %type, @PyFloat_Type
-  br i1 %is_float, label %a_float, label %perhaps
-perhaps:
-  %is_int = icmp eq ptr %type, @PyLong_Type
-  br i1 %is_int, label %an_int, label %no
-a_float:
-  %f = call double @PyFloat_AsDouble(ptr %o)
-  br label %have
-an_int:
-  %fi = call double @PyLong_AsDouble(ptr %o)
-  %fi.odd = fcmp oeq double %fi, -1.0
-  br i1 %fi.odd, label %doubt, label %have
-have:
-  %v = phi double [ %f, %a_float ], [ %fi, %an_int ], [ %fi, %doubt ]
-  %wide = icmp eq i64 %kind, 1
-  br i1 %wide, label %double, label %single
-doubt:
-  %fi.error = call ptr @PyErr_Occurred()
-  %fi.wrong = icmp ne ptr %fi.error, null
-  br i1 %fi.wrong, label %clear, label %have
-double:
-  store double %v, ptr %p, align 1
-  br label %yes
-single:
-  %narrow = fptrunc double %v to float
-  store float %narrow, ptr %p, align 1
-  br label %yes
-whole:
-  %plain = icmp eq ptr %type, @PyLong_Type
-  br i1 %plain, label %integer, label %no
-integer:
-  %w = call i64 @PyLong_AsLongLong(ptr %o)
-  %w.odd = icmp eq i64 %w, -1
-  br i1 %w.odd, label %w.doubt, label %w.have
-w.doubt:
-  %w.error = call ptr @PyErr_Occurred()
-  %w.wrong = icmp ne ptr %w.error, null
-  br i1 %w.wrong, label %clear, label %w.have
-w.have:
-  store i64 %w, ptr %p, align 1
-  br label %yes
-truth:
-  %true = icmp eq ptr %o, @_Py_TrueStruct
-  %false = icmp eq ptr %o, @_Py_FalseStruct
-  %either = or i1 %true, %false
-  %byte = zext i1 %true to i8
-  br i1 %either, label %t.have, label %no
-t.have:
-  store i8 %byte, ptr %p
-  br label %yes
-clear:
-  call void @PyErr_Clear()
-  br label %no
-no:
-  ret i1 0
-yes:
-  ret i1 1
-}
+_WRITE = """
+def fill(o: ptr, p: ptr, axes: ptr, count: i64, kind: i64) -> i1:
+    type = ptr[o + 8]
+    if count == 0:
+        return put(o, type, p, kind)
+    n = i64[axes]
+    listed = type == PyList_Type
+    if not listed and type != PyTuple_Type:
+        return False
+    if n != (PyList_Size(o) if listed else PyTuple_Size(o)):
+        return False
+    for i in range(n):
+        if not fill(PyList_GetItem(o, i) if listed else PyTuple_GetItem(o, i), p, axes + 16, count - 1, kind):
+            return False
+        p = p + i64[axes + 8]
+    return True
 
-define ptr @flambeau_write(ptr %self, ptr %given, i64 %n) #0 {
-entry:
-  %two = icmp eq i64 %n, 2
-  br i1 %two, label %go, label %no
-go:
-  %o0 = load ptr, ptr %given
-  %address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %o0)
-  %p1 = getelementptr ptr, ptr %given, i64 1
-  %nested = load ptr, ptr %p1
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %kind = load i64, ptr %words
-  %count.at = getelementptr i64, ptr %words, i64 1
-  %count = load i64, ptr %count.at
-  %axes = getelementptr i64, ptr %words, i64 2
-  %p = inttoptr i64 %address to ptr
-  %good = call i1 @fill(ptr %nested, ptr %p, ptr %axes, i64 %count, i64 %kind)
-  br i1 %good, label %yes, label %no
-no:
-  %false = call ptr @PyBool_FromLong(i64 0)
-  ret ptr %false
-yes:
-  %true = call ptr @PyBool_FromLong(i64 1)
-  ret ptr %true
-}
+def refused() -> i1:
+    "Whether a number could not be had."
+    if PyErr_Occurred() is None:
+        return False
+    PyErr_Clear()
+    return True
 
-; PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
-define ptr @flambeau_show(ptr %self, ptr %given, i64 %n) #0 {
-entry:
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %two = icmp eq i64 %n, 2
-  br i1 %two, label %go, label %wrong
-wrong:
-  %type.error = load ptr, ptr @PyExc_TypeError
-  call void @PyErr_SetString(ptr %type.error, ptr @two_arguments)
-  ret ptr null
-go:
-  %o = load ptr, ptr %given
-  %owner.at = getelementptr ptr, ptr %given, i64 1
-  %owner = load ptr, ptr %owner.at
-  %address = call i64 @PyLong_AsUnsignedLongLongMask(ptr %o)
-  %new = load ptr, ptr %words
-  %set.at = getelementptr i64, ptr %words, i64 1
-  %set = load ptr, ptr %set.at
-  %class.at = getelementptr i64, ptr %words, i64 2
-  %class = load ptr, ptr %class.at
-  %type.at = getelementptr i64, ptr %words, i64 3
-  %type = load ptr, ptr %type.at
-  %count.at = getelementptr i64, ptr %words, i64 4
-  %count = load i64, ptr %count.at
-  %dims = getelementptr i64, ptr %words, i64 5
-  %steps = getelementptr i64, ptr %dims, i64 %count
-  %nd = trunc i64 %count to i32
-  %data = inttoptr i64 %address to ptr
-  %nothing = icmp eq i64 %address, 0
-  br i1 %nothing, label %wrong, label %make
-make:
-  call void @Py_IncRef(ptr %type)
-  %array = call ptr %new(ptr %class, ptr %type, i32 %nd, ptr %dims, ptr %steps, ptr %data, i32 1024, ptr null)
-  %failed = icmp eq ptr %array, null
-  br i1 %failed, label %raise, label %keep
-keep:
-  call void @Py_IncRef(ptr %owner)
-  %kept = call i32 %set(ptr %array, ptr %owner)
-  %lost = icmp slt i32 %kept, 0
-  br i1 %lost, label %drop, label %done
-drop:
-  call void @Py_DecRef(ptr %array)
-  br label %raise
-raise:
-  ret ptr null
-done:
-  ret ptr %array
-}
+def put(o: ptr, type: ptr, p: ptr, kind: i64) -> i1:
+    if kind == 0 or kind == 1:
+        if type != PyFloat_Type and type != PyLong_Type:
+            return False
+        value = PyFloat_AsDouble(o) if type == PyFloat_Type else PyLong_AsDouble(o)
+        if type == PyLong_Type and value == -1.0 and refused():
+            return False
+        if kind == 1:
+            double[p] = value
+        else:
+            float[p] = float(value)
+        return True
+    if kind == 2:
+        if type != PyLong_Type:
+            return False
+        whole = PyLong_AsLongLong(o)
+        if whole == -1 and refused():
+            return False
+        i64[p] = whole
+        return True
+    if kind != 10 or o != _Py_TrueStruct and o != _Py_FalseStruct:
+        return False
+    i8[p] = i8(unsigned(o == _Py_TrueStruct))
+    return True
 
-define internal i1 @is_array(ptr %self, ptr %o) #0 {
-entry:
-  %words = getelementptr i8, ptr %self, i64 $DATA
-  %class = load ptr, ptr %words
-  %type.at = getelementptr i8, ptr %o, i64 8
-  %type = load ptr, ptr %type.at
-  %same = icmp eq ptr %type, %class
-  ret i1 %same
-}
+def flambeau_write(self: ptr, given: ptr, n: i64) -> ptr:
+    words = self + DATA
+    return PyBool_FromLong(i64(n == 2 and fill(ptr[given + 8], ptr(PyLong_AsUnsignedLongLongMask(ptr[given])), words + 16, i64[words + 8], i64[words])))
+"""
 
-define ptr @flambeau_place(ptr %self, ptr %o) #0 {
-entry:
-  %is = call i1 @is_array(ptr %self, ptr %o)
-  br i1 %is, label %go, label %none
-go:
-  %data.at = getelementptr i8, ptr %o, i64 16
-  %data = load i64, ptr %data.at
-  %made = call ptr @PyLong_FromUnsignedLongLong(i64 %data)
-  ret ptr %made
-none:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}
+# PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
+_ARRAYS = """
+def flambeau_show(self: ptr, given: ptr, n: i64) -> ptr:
+    words = self + DATA
+    address = ptr(0)
+    if n == 2:
+        address = ptr(PyLong_AsUnsignedLongLongMask(ptr[given]))
+    if address is None:
+        PyErr_SetString(ptr[PyExc_TypeError], "show takes an address, which is not 0, and an owner")
+        return None
+    owner = ptr[given + 8]
+    count = i64[words + 32]
+    Py_IncRef(ptr[words + 24])
+    array = call(ptr, ptr[words], ptr[words + 16], ptr[words + 24], i32(count), words + 40, words + 40 + 8 * count, address, i32(1024), ptr(0))
+    if array is None:
+        return None
+    Py_IncRef(owner)
+    if call(i32, ptr[words + 8], array, owner) < 0:
+        Py_DecRef(array)
+        return None
+    return array
 
-define ptr @flambeau_key(ptr %self, ptr %o) #0 {
-entry:
-  %is = call i1 @is_array(ptr %self, ptr %o)
-  br i1 %is, label %go, label %none
-go:
-  %nd.at = getelementptr i8, ptr %o, i64 24
-  %nd32 = load i32, ptr %nd.at
-  %nd = sext i32 %nd32 to i64
-  %dims.at = getelementptr i8, ptr %o, i64 32
-  %dims = load ptr, ptr %dims.at
-  %steps.at = getelementptr i8, ptr %o, i64 40
-  %steps = load ptr, ptr %steps.at
-  %descr.at = getelementptr i8, ptr %o, i64 56
-  %descr = load i64, ptr %descr.at
-  %flags.at = getelementptr i8, ptr %o, i64 64
-  %flags = load i32, ptr %flags.at
-  %writable = and i32 %flags, 1024
-  %writable64 = zext i32 %writable to i64
-  %axes.bytes = mul i64 %nd, 8
-  %both.bytes = mul i64 %nd, 16
-  %bytes = add i64 %both.bytes, 16
-  %made = call ptr @PyBytes_FromStringAndSize(ptr null, i64 %bytes)
-  %failed = icmp eq ptr %made, null
-  br i1 %failed, label %raise, label %fill
-raise:
-  ret ptr null
-fill:
-  %to = getelementptr i8, ptr %made, i64 $DATA
-  store i64 %descr, ptr %to
-  %to.flags = getelementptr i8, ptr %to, i64 8
-  store i64 %writable64, ptr %to.flags
-  %to.dims = getelementptr i8, ptr %to, i64 16
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.dims, ptr %dims, i64 %axes.bytes, i1 false)
-  %to.steps = getelementptr i8, ptr %to.dims, i64 %axes.bytes
-  call void @llvm.memcpy.p0.p0.i64(ptr %to.steps, ptr %steps, i64 %axes.bytes, i1 false)
-  ret ptr %made
-none:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}
+def flambeau_place(self: ptr, o: ptr) -> ptr:
+    return PyLong_FromUnsignedLongLong(i64[o + 16]) if ptr[o + 8] == ptr[self + DATA] else none()
+
+def flambeau_key(self: ptr, o: ptr) -> ptr:
+    if ptr[o + 8] != ptr[self + DATA]:
+        return none()
+    axes = 8 * i64(i32[o + 24])
+    made = PyBytes_FromStringAndSize(None, 2 * axes + 16)
+    if made is not None:
+        to = made + DATA
+        i64[to] = i64[o + 56]
+        i64[to + 8] = unsigned(i32[o + 64] & 1024)
+        memcpy(to + 16, ptr[o + 32], axes)
+        memcpy(to + 16 + axes, ptr[o + 40], axes)
+    return made
 """

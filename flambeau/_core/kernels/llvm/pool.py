@@ -34,6 +34,7 @@ _STATE = """
 @job_chunks = internal global i64 0
 @limit = internal global i64 0
 @started = internal global i64 0
+@wanted = internal global i64 0
 @avoided = internal global i32 -1
 @allowed = internal global [16 x i64] zeroinitializer
 @spare = internal global i64 0
@@ -320,9 +321,47 @@ _RELAX = {name: f"declare void @{call.split('(')[0]}({types})\n"
                                      (("aarch64", "arm64"), "llvm.aarch64.hint(i32 1)", "i32"))
           for name in names}
 
+# what the entry asks, and is told by the builtins that manage the pool
+_MANAGED = """
+define internal i1 @more_wanted() #0 {
+  %have = load atomic i64, ptr @started monotonic, align 8
+  %want = load atomic i64, ptr @wanted monotonic, align 8
+  %fewer = icmp slt i64 %have, %want
+  ret i1 %fewer
+}
+define internal void @set_thread(i64 %index, i32 %id) #0 {
+  %slot = getelementptr i32, ptr @threads, i64 %index
+  store i32 %id, ptr %slot
+  ret void
+}
+define internal void @set_cpus(i64 %word, i64 %cpus) #0 {
+  %slot = getelementptr i64, ptr @allowed, i64 %word
+  store i64 %cpus, ptr %slot
+  ret void
+}
+define internal void @set_workers(i64 %started, i64 %wanted, i64 %spare) #0 {
+  store i64 %spare, ptr @spare
+  store i32 -1, ptr @avoided
+  store atomic i64 %started, ptr @started monotonic, align 8
+  store atomic i64 %wanted, ptr @wanted monotonic, align 8
+  %fewer = icmp slt i64 %started, %wanted
+  %limit = select i1 %fewer, i64 %started, i64 %wanted
+  store atomic i64 %limit, ptr @limit monotonic, align 8
+  ret void
+}
+define internal void @no_workers() #0 {
+  store atomic i64 0, ptr @started monotonic, align 8
+  store atomic i64 0, ptr @limit monotonic, align 8
+  store atomic i32 0, ptr @sleeping monotonic, align 4
+  store atomic i32 0, ptr @busy monotonic, align 4
+  store i32 -1, ptr @avoided
+  ret void
+}
+"""
+
 
 def text(futex: bool = _FUTEX is not None) -> str:
     """The pool's functions and state: @pool_run, @worker_loop and what they need."""
     relax = _RELAX.get(platform.machine().lower(), "define internal void @relax() #0 {\n  ret void\n}\n")
     return (_STATE + relax + _WORK + (_FUTEX_SLEEP if futex else _CONDITION_SLEEP)
-            + (_AFFINITY if sys.platform == "linux" else _NO_AFFINITY) + _RUN + _WORKER)
+            + (_AFFINITY if sys.platform == "linux" else _NO_AFFINITY) + _RUN + _WORKER + _MANAGED)

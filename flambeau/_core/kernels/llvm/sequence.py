@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import arguments
 from .entry import HEADER_WORDS
+from .translate import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,144 +80,51 @@ def joined(addresses: int, steps: Sequence[tuple[list[int], Any]], floats: int =
 _make: Any = None
 
 
-def steps() -> str:
-    """The IR of ``i1 steps(begin, end, addresses)``, which does the steps that lie there: 0 where bytes were others than they must be."""
-    return _STEPS.replace("$MOST", str(_MOST_ARGUMENTS))
-
-
 def text() -> str:
     """The IR of the builtin."""
-    return (arguments.DECLARED + steps() + _TEXT.replace("$DATA", str(arguments.DATA))
-            .replace("$READING", arguments.reading("read", "%floats", "%bases")))
+    return translate(arguments.READ + STEPS + _SEQUENCE, arguments.LAYOUT)
 
 
-_STEPS = """
-declare ptr @memcpy(ptr, ptr, i64)
-declare i32 @memcmp(ptr, ptr, i64)
-
-define internal i1 @steps(ptr %begin, ptr %end, ptr %bases) #0 {
-entry:
-  %args = alloca [$MOST x i64], align 16
-  br label %step
-step:
-  %p = phi ptr [ %begin, %entry ], [ %past, %stages ], [ %after, %move ], [ %after, %same ]
-  %over = icmp eq ptr %p, %end
-  br i1 %over, label %yes, label %which
-which:
-  %kind = load i64, ptr %p
-  %p1 = getelementptr i64, ptr %p, i64 1
-  %w1 = load i64, ptr %p1
-  %p2 = getelementptr i64, ptr %p, i64 2
-  %w2 = load i64, ptr %p2
-  %p3 = getelementptr i64, ptr %p, i64 3
-  %is_launch = icmp eq i64 %kind, 0
-  br i1 %is_launch, label %launch, label %bytes
-bytes:
-  %base.at = getelementptr i64, ptr %bases, i64 %w1
-  %base = load i64, ptr %base.at
-  %where = add i64 %base, %w2
-  %target = inttoptr i64 %where to ptr
-  %source = load ptr, ptr %p3
-  %p4 = getelementptr i64, ptr %p, i64 4
-  %nbytes = load i64, ptr %p4
-  %after = getelementptr i64, ptr %p, i64 5
-  %is_move = icmp eq i64 %kind, 1
-  br i1 %is_move, label %move, label %same
-move:
-  %ignored = call ptr @memcpy(ptr %target, ptr %source, i64 %nbytes)
-  br label %step
-same:
-  %differ = call i32 @memcmp(ptr %target, ptr %source, i64 %nbytes)
-  %equal = icmp eq i32 %differ, 0
-  br i1 %equal, label %step, label %no
-launch:
-  %words = inttoptr i64 %w1 to ptr
-  br label %arg
-arg:
-  %at = phi i64 [ 0, %launch ], [ %at.next, %put ]
-  %q = phi ptr [ %p3, %launch ], [ %q2, %put ]
-  %some = icmp slt i64 %at, %w2
-  br i1 %some, label %get, label %go
-get:
-  %which.base = load i64, ptr %q
-  %q1 = getelementptr i64, ptr %q, i64 1
-  %added = load i64, ptr %q1
-  %q2 = getelementptr i64, ptr %q, i64 2
-  %number = icmp slt i64 %which.base, 0
-  br i1 %number, label %put, label %address
-address:
-  %from.at = getelementptr i64, ptr %bases, i64 %which.base
-  %from = load i64, ptr %from.at
-  %there = add i64 %from, %added
-  br label %put
-put:
-  %given.value = phi i64 [ %added, %get ], [ %there, %address ]
-  %arg.slot = getelementptr i64, ptr %args, i64 %at
-  store i64 %given.value, ptr %arg.slot
-  %at.next = add i64 %at, 1
-  br label %arg
-go:
-  %past = getelementptr i8, ptr %q, i64 0
-  %sp = getelementptr i64, ptr %words, i64 2
-  %count.stages = load i64, ptr %sp
-  %bp = getelementptr i64, ptr %words, i64 4
-  %boff = load i64, ptr %bp
-  %block = getelementptr i8, ptr %words, i64 %boff
-  %first = getelementptr i64, ptr %words, i64 5
-  br label %stages
-stages:
-  %s = phi i64 [ 0, %go ], [ %s1, %stage ]
-  %sq = phi ptr [ %first, %go ], [ %sq1, %stage ]
-  %more_stages = icmp slt i64 %s, %count.stages
-  br i1 %more_stages, label %stage, label %step
-stage:
-  %fn = load ptr, ptr %sq
-  %tp = getelementptr i64, ptr %sq, i64 1
-  %total = load i64, ptr %tp
-  call void %fn(i64 0, i64 %total, ptr %args, ptr %block)
-  %s1 = add i64 %s, 1
-  %sq1 = getelementptr i64, ptr %sq, i64 3
-  br label %stages
-no:
-  ret i1 0
-yes:
-  ret i1 1
-}
+# does the steps that lie there; 0 where bytes were others than they must be
+STEPS = f"""
+def steps(begin: ptr, end: ptr, bases: ptr) -> i1:
+    args = stack(i64, {_MOST_ARGUMENTS})
+    p = begin
+    while p != end:
+        if i64[p] == {LAUNCH}:
+            words = ptr[p + 8]
+            count = i64[p + 16]
+            p = p + 24
+            for k in range(count):
+                which = i64[p]
+                value = i64[p + 8]
+                if which >= 0:
+                    value += i64[bases + 8 * which]
+                i64[args + 8 * k] = value
+                p = p + 16
+            stage = words + {8 * HEADER_WORDS}
+            for k in range(i64[words + 16]):
+                call(void, ptr[stage], 0, i64[stage + 8], args, words + i64[words + 32])
+                stage = stage + 24
+        else:
+            there = ptr(i64[bases + 8 * i64[p + 8]] + i64[p + 16])
+            if i64[p] == {MOVE}:
+                memcpy(there, ptr[p + 24], i64[p + 32])
+            elif memcmp(there, ptr[p + 24], i64[p + 32]) != 0:
+                return False
+            p = p + 40
+    return True
 """
 
-_TEXT = """
-@PyExc_TypeError = external global ptr
-@bad_count = internal constant [56 x i8] c"a sequence of launches takes %zd addresses, but got %zd\\00"
-declare ptr @PyErr_Format(ptr, ptr, ...)
-declare ptr @PyBool_FromLong(i64)
-
-define ptr @flambeau_sequence(ptr %self, ptr %given, i64 %n) #0 {
-entry:
-  %head = getelementptr i8, ptr %self, i64 $DATA
-  %needs = load i64, ptr %head
-  %bases = alloca i64, i64 %n, align 16
-  %right = icmp eq i64 %needs, %n
-  br i1 %right, label %read, label %count
-count:
-  %type = load ptr, ptr @PyExc_TypeError
-  %e = call ptr (ptr, ptr, ...) @PyErr_Format(ptr %type, ptr @bad_count, i64 %needs, i64 %n)
-  ret ptr null
-read:
-  %fp = getelementptr i64, ptr %head, i64 1
-  %floats = load i64, ptr %fp
-  br label %each
-$READINGready:
-  %lp = getelementptr i64, ptr %head, i64 2
-  %length = load i64, ptr %lp
-  %begin = getelementptr i64, ptr %head, i64 3
-  %end = getelementptr i8, ptr %begin, i64 %length
-  %fits = call i1 @steps(ptr %begin, ptr %end, ptr %bases)
-  br i1 %fits, label %yes, label %no
-no:
-  %false = call ptr @PyBool_FromLong(i64 0)
-  ret ptr %false
-yes:
-  %true = call ptr @PyBool_FromLong(i64 1)
-  ret ptr %true
-}
+_SEQUENCE = """
+def flambeau_sequence(self: ptr, given: ptr, n: i64) -> ptr:
+    head = self + DATA
+    if n != i64[head]:
+        PyErr_Format(ptr[PyExc_TypeError], "a sequence of launches takes %zd addresses, but got %zd", i64[head], n)
+        return None
+    bases = stack(i64, n)
+    if not read_words(given, n, i64[head + 8], bases):
+        return None
+    begin = head + 24
+    return PyBool_FromLong(i64(steps(begin, begin + i64[head + 16], bases)))
 """
