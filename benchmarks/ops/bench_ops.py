@@ -1,7 +1,7 @@
 """Every public operation beside PyTorch, worst first.
 
     python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--only PATTERN] [--worst N]
-                                       [--grad | --no-grad] [--json FILE] [--compare OLD.json]
+                                       [--grad | --no-grad] [--every N] [--seconds S] [--json FILE] [--compare OLD.json]
     python benchmarks/ops/bench_ops.py --profile NAME
     python benchmarks/ops/bench_ops.py --page docs/speed.md [FIGURES.json ...]
 
@@ -21,6 +21,7 @@ import json
 import math
 import os
 import pstats
+import random
 import re
 import sys
 import time
@@ -79,7 +80,14 @@ def run(chosen: argparse.Namespace, case: Case) -> Result:
                        "without a gradient": []}
     gc.collect()
     gc.freeze()  # so that a collection between lines is quick
-    for done, line in enumerate(lines):
+    figures["of"], started = len(lines), time.process_time()
+    # with `every` each family has its share; a run that ends early has seen lines from everywhere
+    order = sorted(lines, key=lambda line: (line.family, line.name))[::chosen.every] if chosen.every > 1 else lines
+    if chosen.seconds:
+        random.Random(0).shuffle(order)
+    for done, line in enumerate(order):
+        if chosen.seconds and time.process_time() - started > chosen.seconds:
+            break
         if not re.search(chosen.only, f"{line.name} [{line.family}]", re.IGNORECASE):
             continue
         if line.name in case.skips:
@@ -104,6 +112,7 @@ def run(chosen: argparse.Namespace, case: Case) -> Result:
             gc.collect()
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
+    figures["load"] = round(os.getloadavg()[0], 1)
     return figures
 
 
@@ -185,6 +194,8 @@ def main() -> int:
     options.add_argument("--only", metavar="PATTERN", default="", help='lines whose "name [family]" this regular expression finds')
     options.add_argument("--worst", type=int, default=0, metavar="N", help="show that many lines, not all")
     options.add_argument("--grad", action=argparse.BooleanOptionalAction, default=None, help="only with, or only without, the backward pass")
+    options.add_argument("--every", type=int, default=1, metavar="N", help="each N-th line of each family only")
+    options.add_argument("--seconds", type=float, default=0, metavar="S", help="lines in a mixed order, until so many seconds of processor time are used")
     options.add_argument("--json", metavar="FILE", help="write the figures there too")
     options.add_argument("--compare", metavar="FILE", help="figures of an earlier run to hold these against")
     options.add_argument("--alone", action="store_true", help="Flambeau only; PyTorch is not needed")

@@ -23,6 +23,8 @@ RUNS = (("small", 1, "float32"), ("large", 1, "float32"), ("small", 2, "float32"
 SHORT = {"forward": "forward", "forward + backward": "with backward"}
 WORST = 20
 LEAST = 1e-4  # ratios are kept to four digits, of which nothing may be left
+QUIET = 0.7  # of load by others
+MOST = 0.7  # of the lines: those that cannot be timed are not all there are
 FIXED = 0.1  # of a ratio: three digits below it
 
 
@@ -75,6 +77,20 @@ def shown(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= FIXED else f"{ratio:.3f}"
 
 
+def busy(runs: list[Result]) -> list[str]:
+    """Says so where others worked on the machine too: a run's own load is its threads."""
+    most = max([run.get("load", 0) - run["threads"] for run in runs], default=0)
+    return [f"Taken on a busy machine (a load of up to {most:.0f} beside the run's own): ratios are of one process, in turn, and may be off by a fifth; "
+            "microseconds are not shown."] if most > QUIET else []
+
+
+def sampled(runs: list[Result]) -> list[str]:
+    """Says so where runs did not see all lines."""
+    seen = [(len({name.rpartition(",")[0] for name in run["lines"]}), run.get("of", 0)) for run in runs]
+    few = any(n < MOST * of for n, of in seen)
+    return [f"A sample of the operations, mixed over all families: {', '.join([f'{n} of {of}' for n, of in seen])}."] if few else []
+
+
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     marks = ["---", *["--:"] * (len(head) - 1)]
     return [f"| {' | '.join(cells)} |" for cells in (head, marks, *rows)] + [""]
@@ -99,7 +115,8 @@ def page(runs: list[Result], where: str = "", bandwidth: float = 0.0) -> str:
     text = ["# Speed beside PyTorch", "",
             "Written by `make bench-ops BENCH=\"--page docs/speed.md\"`; nobody edits it. A figure is PyTorch's time over Flambeau's for the same call in the "
             "same process: above 1, Flambeau is faster. Small is 4 x 4, large 1,024 x 1,024, or a shape of the operation's own that is as small or large.", "",
-            *([f"Machine: {where}."] if where else []), *([f"A copy beyond the caches moves {bandwidth / 1e9:.1f} GB/s there."] if bandwidth else []), "",
+            *([f"Machine: {where}."] if where else []), *busy(runs), *sampled(runs),
+            *([f"A copy beyond the caches moves {bandwidth / 1e9:.1f} GB/s there."] if bandwidth else []), "",
             "## In sum", ""]
     rows = []
     for k, head in enumerate(heads):

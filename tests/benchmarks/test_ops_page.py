@@ -33,6 +33,13 @@ def test_sums_the_worst_first_and_a_sheet_for_each_family() -> None:
     assert "- `foo`: needs a GPU" in said
 
 
+def test_a_busy_machine_and_a_sample_are_told() -> None:
+    quiet, busy = figures("small", 1, add=2.0) | {"of": 1, "load": 1.4}, figures("small", 1, add=2.0) | {"of": 9, "load": 8.2}
+    assert "busy" not in ops_page.page([quiet]) and "sample" not in ops_page.page([quiet])
+    assert "busy machine (a load of up to 7 beside" in ops_page.page([busy]) and "sample of the operations" in ops_page.page([quiet, busy])
+    assert "1 of 1, 1 of 9." in ops_page.page([quiet, busy])
+
+
 def test_the_page_from_files(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(figures("small", 1, add=2.0)))
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "ops" / "bench_ops.py"), "--page", str(tmp_path / "speed.md"), str(tmp_path / "a.json")],

@@ -135,7 +135,8 @@ def _images(spec: Convolution) -> Callable[..., None]:
     starts = [(sum([source(i, a) for i, a in enumerate(at)]), _flat(at, to[:-1])) for at in itertools.product(*map(range, size[:-1]))]
     parts = [(source(axes[-1], begin), begin, len(range(begin, size[-1], step[-1]))) for begin in range(min(step[-1], size[-1]))]
     shape = spec.y[0]
-    return channelwise.apply(spec.dtype, (2, 1, 0), (shape[0], shape[1], 1), (spec.y[1][0], spec.y[1][1], math.prod(size)), math.prod(kernel), math.prod(grid), rows,
+    steps = (spec.y[1][0], spec.y[1][1], math.prod(size))
+    return channelwise.apply(spec.dtype, (2, 1, 0), (shape[0], shape[1], 1), steps, math.prod(kernel), math.prod(grid), rows,
                              phases, each * math.prod(step), channelwise.Rows(starts, parts, step[-1]))
 
 
