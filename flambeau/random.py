@@ -43,11 +43,12 @@ def set_rng_state(new_state: Any) -> None:
 
 
 def set_stream(name: str) -> None:
-    """Chooses where the CPU's random numbers come from; `get_stream` tells.
+    """Chooses where random numbers come from; `get_stream` tells.
 
-    "mt19937", the one at first: PyTorch's numbers, bit for bit, one after the other.  "counter": each element from a seed and its own number, by
-    Philox4x32-10, so that the numbers are the same on every device and drawn by all threads.  The default generator begins from its seed again;
-    other generators keep the stream that they were made with.  Raises ValueError for another name.
+    "mt19937", the one at first: PyTorch's numbers, on the CPU bit for bit, one after the other, on GPUs those of its launches on that model.
+    "counter": each element from a seed and its own number, by Philox4x32-10, so that the numbers are the same on every device and drawn by all
+    threads.  The default generators begin from their seeds again; other generators keep the stream that they were made with.  Raises ValueError
+    for another name.
     """
     generators.set_stream(name)
 

@@ -174,5 +174,5 @@ SKIPPED = {
     "is in every line with backward, or says something only there": "backward retain_grad",
     "takes a file": "from_file",
     "is of Python's numbers": "sym_ite sym_sum",
-    "takes a Python function": "cond apply_ map_ map2_ register_hook register_post_accumulate_grad_hook",
+    "takes a Python function": "cond explain apply_ map_ map2_ register_hook register_post_accumulate_grad_hook",
 }

@@ -29,6 +29,7 @@ class Properties:
     minor: int
     total_memory: int
     multi_processor_count: int
+    max_threads_per_multi_processor: int
     uuid: str
     simulated: bool
 

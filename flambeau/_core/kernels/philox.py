@@ -35,9 +35,10 @@ def _xor(a: Expr, b: Expr) -> Expr:
     return make("xor", uint32, (a, b))
 
 
-def words(counter: Expr, seed: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """Four random 32-bit words from a 64-bit counter and a 64-bit seed (both uint64 expressions)."""
-    c0, c1, c2, c3 = _low(counter), _high(counter), const(0, uint32), const(0, uint32)
+def words(counter: Expr, seed: Expr, subsequence: Expr | None = None) -> tuple[Expr, Expr, Expr, Expr]:
+    """Four random 32-bit words from a counter, of a subsequence, and a seed (uint64 expressions)."""
+    c0, c1 = _low(counter), _high(counter)
+    c2, c3 = (const(0, uint32), const(0, uint32)) if subsequence is None else (_low(subsequence), _high(subsequence))
     k0, k1 = _low(seed), _high(seed)
     for _ in range(10):
         h0, l0 = _product(c0, _M0)

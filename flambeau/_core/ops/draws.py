@@ -1,7 +1,8 @@
 """Draws: distributions, and how a tensor is filled with one.
 
-A distribution has two forms. Of a generator that counts (`runtime.generators`), element i comes from word i of Philox by a formula, the same on
-every device. On the CPU a generator's stream is PyTorch's: elements are drawn one after the other, by a launch of a `specs.Draw`.
+A distribution has three forms. On the CPU a generator's stream is PyTorch's: elements are drawn one after the other, by a launch of a `specs.Draw`.
+On GPUs it is PyTorch's too: a stream for each thread (`thread_draws`). Of a generator that counts otherwise (`runtime.generators`), element i
+comes from word i of Philox by a formula, the same on every device.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..kernels.specs import Draw
 from ..layout import contiguous_strides, expand_strides
 from ..runtime import caches, dispatch, generators
 from ..tensor import Meta, Tensor, alias, meta
-from . import launch
+from . import launch, thread_draws
 from .checks import same_device
 
 if TYPE_CHECKING:
@@ -38,13 +39,15 @@ _programs: dict[Any, Map] = {}
 
 class Distribution:
     """A row: `formula(words, type, *numbers, *operands)` for counters; `kind(meta, *numbers)`, which gives a kind of `kernels.drawing` and its
-    numbers, for PyTorch's stream; number_type: of the numbers, where it is not the computation's."""
+    numbers, for PyTorch's stream; `by_threads(block, type, *numbers, *operands)` for GPUs, or its two forms for blocks of four and of two numbers;
+    number_type: of the numbers, where it is not the computation's; neighbours: they share a block."""
 
-    __slots__ = ("name", "formula", "kind", "number_type")
+    __slots__ = ("name", "formula", "kind", "by_threads", "number_type", "neighbours")
 
-    def __init__(self, name: str, formula: Callable[..., Expr], kind: Callable[..., Kind], number_type: dtype_class | None = None) -> None:
-        self.name, self.formula, self.kind, self.number_type = name, formula, kind, number_type
-
+    def __init__(self, name: str, formula: Callable[..., Expr], kind: Callable[..., Kind], by_threads: Any, number_type: dtype_class | None = None,
+                 neighbours: bool = False) -> None:
+        self.name, self.formula, self.kind, self.by_threads = name, formula, kind, by_threads
+        self.number_type, self.neighbours = number_type, neighbours
 
 
 def generator_of(dev: device_class, given: Any) -> generators.Generator:
@@ -61,6 +64,11 @@ def draw(t: Tensor, what: Distribution, numbers: tuple[Any, ...] = (), generator
     if inputs:
         same_device(what.name.removesuffix("_tensor"), t, *inputs)
     g = generator_of(t.meta.device, generator)
+    if g.by_threads:
+        if t.meta.numel:
+            _by_threads(t, what, numbers, g, inputs)
+        t.store.version += 1
+        return t
     if g.counts:
         return _counted(t, what, numbers, g, inputs)
     if t.meta.numel:
@@ -98,6 +106,21 @@ def _walked(m: Meta, others: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]
                 break
     order.reverse()
     return [tuple([x[axis] for axis in order]) for x in (m.shape, m.strides, *others)]
+
+
+def _by_threads(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: generators.Generator, inputs: tuple[Tensor, ...]) -> None:
+    m = t.meta
+    number_type = what.number_type or (float64 if m.dtype is float64 else float32)
+    given = tuple([(float if number_type.kind == "f" else int)(v) for v in numbers])
+    if inputs or (what.neighbours and m.numel % 2 == 0):
+        width = 4 if inputs or m.numel % 4 == 0 else 2
+        thread_draws.draw_neighbours(t, what.name, what.by_threads, given, number_type, g, inputs, width)
+        return
+    formula, each = what.by_threads, 2 if m.dtype is float64 and not what.neighbours else 4
+    if number_type is dtypes.int64:
+        wide = m.dtype in (dtypes.int64, dtypes.uint64, float64) if what.kind is _full else not 0 < given[1] < _NARROW
+        formula, each = (thread_draws.long_integers, 2) if wide else (thread_draws.integers, 4)
+    thread_draws.draw(t, f"{what.name} {each}", formula, each, given, number_type, g, _walked(m, []))
 
 
 def _counted(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: generators.Generator, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -261,19 +284,20 @@ def _slopes(m: Meta, low: float, high: float) -> Kind:
     return "slopes", (a, b - a)
 
 
-UNIFORM = Distribution("uniform", _uniform, _bounds)
-NORMAL = Distribution("normal", _normal, _normals)
-INTEGERS = Distribution("randint", _integers, _whole, dtypes.int64)
-WIDE_INTEGERS = Distribution("randint_wide", _integers_wide, _whole, dtypes.int64)
-WIDEST_INTEGERS = Distribution("randint_widest", _integers_widest, _whole, dtypes.int64)
-ALL_INTEGERS = Distribution("random", _integers, _full, dtypes.int64)
-ALL_WIDE_INTEGERS = Distribution("random_wide", _integers_wide, _full, dtypes.int64)
-ALL_WIDEST_INTEGERS = Distribution("random_widest", _integers_widest, _full, dtypes.int64)
-EXPONENTIAL = Distribution("exponential_", _exponential, lambda m, rate: ("exponential", (-1.0 / rate,)))
-CAUCHY = Distribution("cauchy_", _cauchy, lambda m, median, sigma: ("cauchy", (float(median), float(sigma))))
-LOG_NORMAL = Distribution("log_normal_", _log_normal, lambda m, mean, std: ("log normal", (float(mean), float(std))))
-GEOMETRIC = Distribution("geometric_", _geometric, lambda m, p: ("geometric", (math.log1p(-p),)))
-BERNOULLI = Distribution("bernoulli", _chance, lambda m, p: ("bernoulli", (float(p),)))
-BERNOULLI_EACH = Distribution("bernoulli_tensor", _chance, lambda m: ("bernoulli each", ()))
-SLOPES = Distribution("rrelu", _uniform, _slopes)
-DROPOUT = Distribution("dropout", _kept, _scale)
+UNIFORM = Distribution("uniform", _uniform, _bounds, thread_draws.uniform)
+NORMAL = Distribution("normal", _normal, _normals, thread_draws.normal)
+INTEGERS = Distribution("randint", _integers, _whole, thread_draws.integers, dtypes.int64)
+WIDE_INTEGERS = Distribution("randint_wide", _integers_wide, _whole, thread_draws.integers, dtypes.int64)
+WIDEST_INTEGERS = Distribution("randint_widest", _integers_widest, _whole, thread_draws.integers, dtypes.int64)
+ALL_INTEGERS = Distribution("random", _integers, _full, thread_draws.integers, dtypes.int64)
+ALL_WIDE_INTEGERS = Distribution("random_wide", _integers_wide, _full, thread_draws.integers, dtypes.int64)
+ALL_WIDEST_INTEGERS = Distribution("random_widest", _integers_widest, _full, thread_draws.integers, dtypes.int64)
+EXPONENTIAL = Distribution("exponential_", _exponential, lambda m, rate: ("exponential", (-1.0 / rate,)), thread_draws.exponential)
+CAUCHY = Distribution("cauchy_", _cauchy, lambda m, median, sigma: ("cauchy", (float(median), float(sigma))), thread_draws.cauchy)
+LOG_NORMAL = Distribution("log_normal_", _log_normal, lambda m, mean, std: ("log normal", (float(mean), float(std))), thread_draws.log_normal)
+GEOMETRIC = Distribution("geometric_", _geometric, lambda m, p: ("geometric", (math.log1p(-p),)), thread_draws.geometric)
+BERNOULLI = Distribution("bernoulli", _chance, lambda m, p: ("bernoulli", (float(p),)), thread_draws.chance)
+BERNOULLI_EACH = Distribution("bernoulli_tensor", _chance, lambda m: ("bernoulli each", ()), thread_draws.chance_each)
+SLOPES = Distribution("rrelu", _uniform, _slopes, thread_draws.uniform)
+DROPOUT = Distribution("dropout", _kept, _scale, thread_draws.kept, neighbours=True)
+KEPT = Distribution("native_dropout", _chance, lambda m, p: ("bernoulli", (float(p),)), thread_draws.chance, neighbours=True)

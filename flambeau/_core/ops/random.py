@@ -389,7 +389,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
     if train is False or p == 0:
         from .creation import ones_like
         return input * 1, ones_like(input, dtype=dtypes.bool_)
-    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), draws.BERNOULLI, (1.0 - p,))
+    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), draws.KEPT, (1.0 - p,))
     return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 
@@ -434,13 +434,15 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     x = input.detach().double()
     _check_probabilities(x, None if replacement else num_samples)
+    if generator_of(x.meta.device, generator).by_threads:
+        replacement, x = replacement and num_samples > 1, input.detach()
     if replacement:
         total = x.cumsum(-1)
-        u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.meta.device) * total[..., -1:]
+        u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.meta.device) * total[..., -1:].double()
         from .searching import searchsorted
         found: Tensor = searchsorted(total, u, right=True)
         return found.clamp_(max=shape[-1] - 1)
-    race = draw(empty(shape, float64, x.meta.device), draws.EXPONENTIAL, (1.0,), generator)
+    race = draw(empty(shape, x.meta.dtype, x.meta.device), draws.EXPONENTIAL, (1.0,), generator)
     order: Tensor = (x / race).topk(num_samples, -1)[1]
     return order
 

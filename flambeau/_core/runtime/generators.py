@@ -26,15 +26,17 @@ _stream = ["mt19937"]  # of the CPU's generators
 class Generator:
     """A stream of random numbers on a device: `manual_seed`, `seed`, `initial_seed`, `get_state`, `set_state`.
 
-    On the CPU it gives PyTorch's numbers ("mt19937": `block` is the stream), unless `flambeau.random.set_stream` chose "counter".  Streams that
-    count are a seed and a position: of equal ones, the numbers are the same on every device.  On GPUs all streams count.
+    It gives PyTorch's numbers, on the CPU ("mt19937": `block` is the stream) and on GPUs, unless `flambeau.random.set_stream` chose "counter".
+    Streams that count are a seed and a position; on GPUs all streams count, PyTorch's (`by_threads`) by fours.  Of equal ones chosen by "counter",
+    the numbers are the same on every device.
     """
 
-    __slots__ = ("device", "counts", "_seed", "_offset", "_block", "__weakref__")
+    __slots__ = ("device", "counts", "by_threads", "_seed", "_offset", "_block", "__weakref__")
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device: device_class = resolve(device)
         self.counts = self.device.type != "cpu" or _stream[0] == "counter"
+        self.by_threads = self.device.type == "cuda" and _stream[0] != "counter"
         self._seed = _DEFAULT_SEED
         self._offset = 0
         self._block: Block | None = None
@@ -72,6 +74,8 @@ class Generator:
     def take(self, count: int) -> tuple[int, int]:
         """The seed and the first of `count` positions of a stream that counts, which are used up.  Another stream gives 64 bits as the seed of
         such a stream."""
+        if self.by_threads:
+            count = count + 3 & ~3
         if capture.active or capture.redrawing:
             made = capture.drawn(self, count)
             if made is not None:
@@ -150,15 +154,17 @@ def stream() -> str:
 
 
 def set_stream(name: str) -> None:
-    """Chooses the stream of the CPU's default generator, which then begins from its seed, and of generators made from now on."""
+    """Chooses the stream of the default generators, which then begin from their seeds, and of generators made from now on."""
     if name not in STREAMS:
         raise ValueError(f"set_stream: name must be 'mt19937' (PyTorch's numbers) or 'counter' (the same numbers on every device), got {name!r}")
     if name == _stream[0]:
         return
     _stream[0] = name
-    cpu = default(resolve("cpu"))
-    cpu.counts = name == "counter"
-    cpu.manual_seed(cpu.initial_seed())
+    default(resolve("cpu"))
+    for dev, g in list(_defaults.items()):
+        g.counts = dev.type != "cpu" or name == "counter"
+        g.by_threads = dev.type == "cuda" and name != "counter"
+        g.manual_seed(g.initial_seed())
     caches.forget()  # plans hold what draws are made from
 
 
