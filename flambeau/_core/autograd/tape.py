@@ -396,10 +396,14 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         if capture is not None and i in capture.wanted and not (needed is not None and any(
                 e is not None and id(e) in needed for e in edges)):
             continue
+        asked = node
+        if needed is not None and not create:  # a recorded pass keeps all edges, along which its own gradients go
+            edges = tuple([e if e is not None and id(e) in needed else None for e in edges])
+            asked = [*node[:3], edges, *node[4:]]  # the node may be in another thread's pass
         if anomaly.lines:
-            gs = _run_checked(node, g)
+            gs = _run_checked(asked, g)
         else:
-            gs = node[2](node, g)
+            gs = node[2](asked, g)
         g = None
         if not retain and node[4] is not None and node[2] not in reusable:
             saved = node[4]

@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as fb
 from flambeau import autograd
+from flambeau._core.runtime import dispatch
 
 
 def leaf(*values, **kw):
@@ -314,3 +315,24 @@ def test_a_gradient_with_a_graph_is_memory_of_its_own() -> None:
     v.view(2, 2).sum().backward(create_graph=True)
     v.grad.detach_().add_(1)
     assert v.grad.tolist() == [2, 2, 2, 2]
+
+
+def test_gradients_that_nobody_asked_for_are_not_computed():
+    x, w, b = (t.requires_grad_() for t in (fb.randn(2, 8, 30, 30), fb.randn(8, 8, 3, 3), fb.randn(8)))
+    y = fb.nn.functional.conv2d(x, w, b, padding=1)
+    y.sum().backward(retain_graph=True)
+    wanted = x.grad, w.grad, b.grad
+
+    def kinds(*inputs):
+        seen = []
+        with dispatch.observe(launches=lambda device, stream, prepared, args: seen.append(prepared.name)):
+            found = fb.autograd.grad(y, inputs, fb.ones_like(y), retain_graph=True)
+        return found, [name for name in seen if name.startswith("convolution")]
+    for inputs, want, names in (((x,), wanted[:1], ["convolution_float32"]), ((w,), wanted[1:2], ["convolution_weights_float32"]), ((b,), wanted[2:], []),
+                                ((x, w), wanted[:2], ["convolution_float32", "convolution_weights_float32"])):
+        found, launched = kinds(*inputs)
+        assert launched == names
+        assert all(fb.equal(f, g) for f, g in zip(found, want, strict=True))
+    # what is recorded may be differentiated in any of them
+    (gx,) = fb.autograd.grad(y, x, fb.ones_like(y), create_graph=True)
+    assert fb.autograd.grad(gx.square().sum(), w)[0].abs().sum() > 0
