@@ -23,7 +23,7 @@ from ..kernels.programs import Map
 from ..kernels.specs import Draw
 from ..layout import contiguous_strides, expand_strides
 from ..runtime import caches, dispatch, generators
-from ..tensor import Meta, Tensor, alias, meta
+from ..tensor import Meta, Tensor, alias, empty, meta
 from . import launch, thread_draws
 from .checks import same_device
 
@@ -40,7 +40,7 @@ _programs: dict[Any, Map] = {}
 class Distribution:
     """A row: `formula(words, type, *numbers, *operands)` for counters; `kind(meta, *numbers)`, which gives a kind of `kernels.drawing` and its
     numbers, for PyTorch's stream; `by_threads(block, type, *numbers, *operands)` for GPUs, or its two forms for blocks of four and of two numbers;
-    number_type: of the numbers, where it is not the computation's; neighbours: they share a block."""
+    number_type: of the numbers, where it is not the computation's; neighbours: they share a block, of one thread."""
 
     __slots__ = ("name", "formula", "kind", "by_threads", "number_type", "neighbours")
 
@@ -112,15 +112,27 @@ def _by_threads(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: gene
     m = t.meta
     number_type = what.number_type or (float64 if m.dtype is float64 else float32)
     given = tuple([(float if number_type.kind == "f" else int)(v) for v in numbers])
-    if inputs or (what.neighbours and m.numel % 2 == 0):
-        width = 4 if inputs or m.numel % 4 == 0 else 2
-        thread_draws.draw_neighbours(t, what.name, what.by_threads, given, number_type, g, inputs, width)
+    order = _walked(m, [])
+    if inputs:
+        thread_draws.draw_each(t, what.name, what.by_threads, g, inputs)
         return
+    if what.neighbours and thread_draws.side_by_side(order):
+        width = next((w for w in (8, 4, 2) if w * m.dtype.itemsize <= 16 and m.numel % w == 0), 1)
+        if width > 1:
+            thread_draws.draw_neighbours(t, what.name, what.by_threads, width, given, number_type, g)
+            return
     formula, each = what.by_threads, 2 if m.dtype is float64 and not what.neighbours else 4
     if number_type is dtypes.int64:
         wide = m.dtype in (dtypes.int64, dtypes.uint64, float64) if what.kind is _full else not 0 < given[1] < _NARROW
         formula, each = (thread_draws.long_integers, 2) if wide else (thread_draws.integers, 4)
-    thread_draws.draw(t, f"{what.name} {each}", formula, each, given, number_type, g, _walked(m, []))
+    thread_draws.draw(t, f"{what.name} {each}", formula, each, given, number_type, g, order)
+
+
+def first_words(n: int, dev: device_class, g: generators.Generator) -> Tensor:
+    """int64 (n,): the first word of each of n threads."""
+    found = empty((n,), dtypes.int64, dev)
+    thread_draws.draw_alone(found, "words", lambda b, d: b.word(), g)
+    return found
 
 
 def _counted(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: generators.Generator, inputs: tuple[Tensor, ...]) -> Tensor:
@@ -300,4 +312,3 @@ BERNOULLI = Distribution("bernoulli", _chance, lambda m, p: ("bernoulli", (float
 BERNOULLI_EACH = Distribution("bernoulli_tensor", _chance, lambda m: ("bernoulli each", ()), thread_draws.chance_each)
 SLOPES = Distribution("rrelu", _uniform, _slopes, thread_draws.uniform)
 DROPOUT = Distribution("dropout", _kept, _scale, thread_draws.kept, neighbours=True)
-KEPT = Distribution("native_dropout", _chance, lambda m, p: ("bernoulli", (float(p),)), thread_draws.chance, neighbours=True)

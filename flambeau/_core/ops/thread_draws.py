@@ -40,12 +40,17 @@ def _threads(n: int, dev: device_class) -> int:
     return curand.threads_of(n, p.multi_processor_count, p.max_threads_per_multi_processor)
 
 
+def side_by_side(order: Sequence[Sequence[int]]) -> bool:
+    """Whether the elements lie next to one another.  order: sizes and strides in the order of memory."""
+    return tuple(order[1]) == contiguous_strides(tuple(order[0]))
+
+
 def draw(t: Tensor, name: str, formula: Formula, each: int, numbers: tuple[Any, ...], number_type: dtype_class, g: Generator,
          order: Sequence[Sequence[int]]) -> None:
     """Fills `t` with `formula(block, type, *numbers)`.  each: numbers of a block; order: sizes and strides in the order of memory."""
     m = t.meta
     shape, strides = tuple(order[0]), tuple(order[1])
-    dense = strides == contiguous_strides(shape)
+    dense = side_by_side(order)
     flat = t if dense else empty((m.numel,), m.dtype, m.device)
     n, threads = m.numel, _threads(m.numel, m.device)
     seed, offset = g.take(curand.consumed(n, threads, each))
@@ -98,48 +103,67 @@ def _rows(formula: Formula, d: dtype_class, number_type: dtype_class, each: int,
 
 
 # ------------------------------------------------------------------------------------------------------------ neighbours
-def draw_neighbours(t: Tensor, name: str, formula: Formula, numbers: tuple[Any, ...], number_type: dtype_class, g: Generator,
-                    inputs: Sequence[Tensor] = (), width: int = 4) -> None:
-    """Fills `t` where `width` neighbours (row-major) share a block, of which each takes one of four numbers.  inputs: for the formula, broadcast
-    to t's shape; with them no thread draws twice."""
+def draw_neighbours(t: Tensor, name: str, formula: Formula, width: int, numbers: tuple[Any, ...], number_type: dtype_class, g: Generator) -> None:
+    """Fills `t`, whose elements lie side by side in memory, where each thread has `width` neighbours at a time: eight take the numbers of two
+    blocks, four those of one, and of a block two pairs take one half each, one after the other."""
     m = t.meta
-    n, shape = m.numel, tuple(m.shape)
-    threads = 0 if inputs or n <= width * _threads(n, m.device) else _threads(n, m.device)
-    seed, offset = g.take(10 if inputs else curand.consumed(n, _threads(n, m.device), 4))
-    types = tuple([x.meta.dtype for x in inputs])
-    flat = not inputs and m.contiguous
-    domain = (n // width,) if flat else shape
-    key = (name, m.dtype, number_type, types, len(domain), width, bool(threads), flat, len(numbers))
-    program = _program(key, lambda: _neighbours(formula, m.dtype, number_type, types, len(domain), width, bool(threads), flat, len(numbers)))
-    targets = [t]
-    if flat:  # what shares a block is drawn at once
-        at = meta(domain, (width,), m.dtype, m.device)
-        targets = [alias(t, at, t.ptr + k * m.dtype.itemsize) for k in range(width)]
-    launch.run(program, domain, targets, list(inputs), numbers=(seed, offset, threads, *contiguous_strides(domain), *numbers), name=name)
+    n, chunks = m.numel, m.numel // width
+    most = _threads(n, m.device)
+    threads = 0 if chunks <= most else most
+    seed, offset = g.take(curand.consumed(n, most, 4))
+    program = _program((name, m.dtype, number_type, width, bool(threads), len(numbers)),
+                       lambda: _neighbours(formula, m.dtype, number_type, width, bool(threads), len(numbers)))
+    at = meta((chunks,), (width,), m.dtype, m.device)
+    targets = [alias(t, at, t.ptr + k * m.dtype.itemsize) for k in range(width)]
+    launch.run(program, (chunks,), targets, [], numbers=(seed, offset, threads, *numbers), name=name)
 
 
-def _neighbours(formula: Formula, d: dtype_class, number_type: dtype_class, inputs: Sequence[dtype_class], rank: int, width: int, several: bool,
-                flat: bool, numbers: int) -> Map:
-    index: Expr = E.const(0, int64)
-    for axis in range(rank):
-        index = index + E.coord(axis) * E.scalar(_FIRST + 1 + axis, int64)
-    given = [E.scalar(_FIRST + 1 + rank + k, number_type) for k in range(numbers)]
+def _part(a: Expr, op: str, b: int | Expr) -> Expr:
+    return E.make(op, uint64, (a, b if isinstance(b, Expr) else E.const(b, uint64)))
 
-    def parted(a: Expr, op: str, b: int | Expr) -> Expr:
-        return E.make(op, uint64, (a, b if isinstance(b, Expr) else E.const(b, uint64)))
-    at = E.cast(index, uint64)
-    chunk = at if flat else parted(at, "shr", width.bit_length() - 1)
-    lanes: list[Expr | int] = list(range(width)) if flat else [parted(at, "and", width - 1)]
-    thread, turn = chunk, E.const(0, uint64)
+
+def _neighbours(formula: Formula, d: dtype_class, number_type: dtype_class, width: int, several: bool, numbers: int) -> Map:
+    given = [E.scalar(_FIRST + 1 + k, number_type) for k in range(numbers)]
+    thread: Expr = E.cast(E.coord(-1), uint64)
+    turn: Expr = E.const(0, uint64)
     if several:
         threads = E.scalar(_FIRST, uint64)
-        thread, turn = parted(chunk, "rem", threads), parted(chunk, "truncdiv", threads)
-    if width == 2:  # a block serves two turns
-        first = parted(parted(turn, "and", 1), "shl", 1)
-        turn, lanes = parted(turn, "shr", 1), [parted(first, "or", k) for k in lanes]
-    values = [formula(curand.Block(_SEED, _OFFSET, thread, turn, k), d, *given, *[E.input(k, x) for k, x in enumerate(inputs)]) for k in lanes]
-    return Map(tuple([E.cast(v, d) for v in values]), tuple(inputs), (uint64, uint64, uint64, *[int64] * rank, *[number_type] * numbers),
-               joined=((0, width),) if flat else ())
+        thread, turn = _part(thread, "rem", threads), _part(thread, "truncdiv", threads)
+    found = []
+    for k in range(width):
+        block: Expr = turn
+        lane: Expr | int = k
+        if width == 8:
+            block, lane = _part(_part(turn, "shl", 1), "or", k // 4), k % 4
+        elif width == 2:
+            block, lane = _part(turn, "shr", 1), _part(_part(_part(turn, "and", 1), "shl", 1), "or", k)
+        found.append(E.cast(formula(curand.Block(_SEED, _OFFSET, thread, block, lane), d, *given), d))
+    return Map(tuple(found), (), (uint64, uint64, uint64, *[number_type] * numbers), joined=((0, width),))
+
+
+def draw_alone(t: Tensor, name: str, formula: Formula, g: Generator) -> None:
+    """Fills the dense `t` where each element has a thread of its own."""
+    m = t.meta
+    seed, offset = g.take(1)
+    b = curand.Block(_SEED, _OFFSET, E.coord(-1), 0, 0)
+    program = _program((name, m.dtype), lambda: Map((E.cast(formula(b, m.dtype), m.dtype),), (), (uint64, uint64)))
+    launch.run(program, (m.numel,), [alias(t, meta((m.numel,), None, m.dtype, m.device), t.ptr)], [], numbers=(seed, offset), name=name)
+
+
+def draw_each(t: Tensor, name: str, formula: Formula, g: Generator, inputs: Sequence[Tensor]) -> None:
+    """Fills `t` by inputs, which are broadcast to it, where four neighbours (row-major) share a block, and no thread draws twice."""
+    m = t.meta
+    types, rank = tuple([x.meta.dtype for x in inputs]), len(m.shape)
+    seed, offset = g.take(10)
+
+    def make() -> Map:
+        index: Expr = E.const(0, int64)
+        for axis in range(rank):
+            index = index + E.coord(axis) * E.scalar(_FIRST + axis, int64)
+        at = E.cast(index, uint64)
+        b = curand.Block(_SEED, _OFFSET, _part(at, "shr", 2), 0, _part(at, "and", 3))
+        return Map((E.cast(formula(b, m.dtype, *[E.input(k, x) for k, x in enumerate(types)]), m.dtype),), types, (uint64, uint64, *[int64] * rank))
+    launch.run(_program((name, m.dtype, types, rank), make), tuple(m.shape), [t], list(inputs), numbers=(seed, offset, *contiguous_strides(m.shape)), name=name)
 
 
 # -------------------------------------------------------------------------------------------------------------- formulas

@@ -33,7 +33,8 @@ def write(w: Writer, program: Map, loops: ByThreads, numbers: int) -> tuple[str,
         return scatter(w, program, loops, numbers)
     if loops.across is not None:
         return transposed.write(w, program, loops, loops.across, numbers)
-    v, u, used, rank = loops.v, loops.rounds, loops.moved, loops.rank
+    v, used, rank = loops.v, loops.moved, loops.rank
+    u = 1 if v == 1 and program.joined else loops.rounds  # outputs side by side are work enough
     walk = Walk(w, loops.packed(), loops.wide)
     total = walk.size
     t = walk.t
@@ -79,7 +80,22 @@ def _at(w: Writer, walk: Walk, pointers: dict[int, str], used: list[int], i: str
 def _one(w: Writer, program: Map, walk: Walk, pointers: dict[int, str], names: dict[int, str], used: list[int], i: str, rank: int) -> None:
     where, at = _at(w, walk, pointers, used, i)
     elements = {k: from_stored(w, f"*(const {stored(w.types[k])}*){q}", w.types[k]) for k, q in where.items() if k >= len(program.outs)}
-    element(w, program, where, pointers, names, elements, {k: f"*({stored(w.types[k])}*){where[k]} = {{}}" for k in range(len(program.outs))}, at, rank)
+    stores = {k: f"*({stored(w.types[k])}*){where[k]} = {{}}" for k in range(len(program.outs))}
+    together = [(first, count) for first, count in program.joined if count * w.types[first].itemsize in (2, 4, 8, 16)]
+    vectors = []
+    for first, count in together:
+        w.need("vec")
+        vectors.append(w.fresh("y"))
+        w.line(f"Vec<{stored(w.types[first])}, {count}> {vectors[-1]};")
+        stores.update({first + k: f"{vectors[-1]}.v[{k}] = {{}}" for k in range(count)})
+    element(w, program, where, pointers, names, elements, stores, at, rank)
+    for (first, count), y in zip(together, vectors):
+        t, nbytes = stored(w.types[first]), count * w.types[first].itemsize
+        w.line(f"if (((unsigned long long){where[first]} & {nbytes - 1}) == 0) *(Vec<{t}, {count}>*){where[first]} = {y};")
+        w.line("else {")
+        for k in range(count):
+            w.line(f"*({t}*){where[first + k]} = {y}.v[{k}];")
+        w.line("}")
 
 
 def _several(w: Writer, program: Map, walk: Walk, pointers: dict[int, str], names: dict[int, str], used: list[int], i: str, n: str, u: int,

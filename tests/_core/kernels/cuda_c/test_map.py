@@ -262,3 +262,19 @@ def test_across_memory_by_tiles() -> None:
     check_all(cases)
     small = render(Map((E.input(0, float32),), (float32,)), (8, 1000), ((1000, 1), (1, 8)))
     assert "__shared__" not in small.source
+
+
+@pytest.mark.parametrize("d,count", [(float32, 4), (bfloat16, 8), (float32, 2), (bfloat16, 2), (float64, 4)], ids=str)
+def test_outputs_side_by_side_are_one_write_where_they_are_aligned(d, count):
+    """`joined` outputs: written together if their first lies so, one by one elsewhere, and one by one where they are more than 16 bytes."""
+    rng, n = np.random.default_rng(5), 1000
+    x = E.input(0, d)
+    program = Map(tuple([x + E.const(k, d) for k in range(count)]), (d,), joined=((0, count),))
+    for shift in (0, 1):
+        room = np.zeros(n * count + shift, d.np)
+        outs = [Operand(np.zeros(n, d.np)) for _ in range(count)]
+        for k, o in enumerate(outs):
+            o.memory, o.view = room, room[shift + k::count][:n]
+        c = Case(program, (n,), outs, [Operand(values(d, (n,), rng, False))])
+        assert ("else {" in c.kernel.source) == (count * d.itemsize <= 16)
+        check_all([c])
