@@ -1,4 +1,4 @@
-"""Resizing an axis: each of its places a weighted sum of few places of the old one."""
+"""Weighted sums of few places: of an axis that is resized, of images at places that a tensor names."""
 
 from __future__ import annotations
 
@@ -40,6 +40,48 @@ def resized(x: Tensor, dim: int, places: tuple[Tensor, ...], weights: tuple[Tens
         launch.run(program, domain, [out], [source, *places, *weights],
                    [layout.contiguous_strides(domain), (0,) * len(domain), *[along] * (2 * count)], (shape[dim] * inner, inner), name="resize")
     return tape.record(out, _back, (x,), (shape, dim, places, weights), "UpsampleBackward0")
+
+
+def sampled(x: Tensor, places: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> Tensor:
+    """(n, c, p): the sum over k of x's elements at `places[k]` times `weights[k]`, both (n, p), of x (n, c, s).  Recorded in x and the weights.
+
+    places: int64, below s; below 0 stands for an element outside, which is 0 whatever its weight.
+    """
+    (n, c, s), d, count, p = x.meta.shape, x.meta.dtype, len(places), places[0].meta.shape[1]
+    source = contiguous(x.detach())
+    out = empty((n, c, p), d, x.meta.device)
+    if out.meta.numel:
+        key = d, count
+        program = _programs.get(key)
+        if program is None:
+            start, terms = E.coord(0) * E.scalar(0, int64) + E.coord(1) * E.scalar(1, int64), []
+            for k in range(count):
+                at = E.input(1 + k, int64)
+                inside = at >= E.const(0, int64)
+                value = E.gather(0, start + E.where(inside, at, E.const(0, int64)), d) * E.input(1 + count + k, d)
+                terms.append(E.where(inside, value, E.const(0, d)))
+            total = terms[0]
+            for term in terms[1:]:
+                total = total + term
+            program = _programs[key] = Map((total,), (d, *[int64] * count, *[d] * count), (int64, int64))
+        operands = [contiguous(t.detach()) for t in (*places, *weights)]
+        launch.run(program, (n, c, p), [out], [source, *operands], [(c * p, p, 1), (0, 0, 0), *[(p, 0, 1)] * (2 * count)], (c * s, s), name="sample")
+    return tape.record(out, _sampled_back, (x, *weights), (places, tape.keep(x, *weights)), "GridSampler2DBackward0")
+
+
+def _sampled_back(node: Any, g: Tensor) -> Any:
+    places, kept = node[tape.SAVED]
+    x, *weights = tape.kept(node, kept)
+    ex, *ew = node[tape.EDGES]
+    rows = [at.clamp(min=0).unsqueeze(1).expand(g.meta.shape) for at in places]
+    outside = [(at < 0).unsqueeze(1) for at in places]
+    gx = None
+    if ex is not None:
+        gx = g.new_zeros(x.meta.shape)
+        for at, out, w in zip(rows, outside, weights, strict=True):
+            gx.scatter_add_(2, at, (g * w.unsqueeze(1)).masked_fill(out, 0))
+    gw = [None if e is None else (x.gather(2, at).masked_fill(out, 0) * g).sum(1) for e, at, out in zip(ew, rows, outside, strict=True)]
+    return (gx, *gw)
 
 
 @tape.keeps_nothing

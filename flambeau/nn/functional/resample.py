@@ -18,7 +18,7 @@ from ..._core.layout import is_channels_last
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
 from ..._core.ops.memory_format import channels_last, channels_last_3d, contiguous_format
-from ..._core.ops.resampling import resized
+from ..._core.ops.resampling import resized, sampled
 from ..._core.runtime import caches
 from ..._core.tensor import Meta
 from ...autograd import no_grad
@@ -355,7 +355,8 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
     out_size = list(grid.shape[1:-1])
     flat = input.reshape(n, c, -1)
 
-    def fetch(index: list[Any], bound: bool) -> Any:
+    def place(index: list[Any], bound: bool) -> Any:
+        """The places (n, p) in `flat` of an index along each axis; below 0 outside."""
         inside: Any = None
         where: Any = None
         for d in range(dims):
@@ -366,15 +367,16 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
             inside = ok if inside is None else inside & ok
             step = x.clamp(0, s - 1).to(dtypes.int64)
             where = step if where is None else where * s + step
-        where = where.reshape(n, 1, -1).expand(n, c, math.prod(out_size))
-        values = flat.gather(2, where)
-        return values.masked_fill(inside.reshape(n, 1, -1).logical_not(), 0)
+        return ops.where(inside, where, -1).reshape(n, -1)
 
+    at: list[Any] = []
+    weights: list[Any] = []
     if mode == "nearest":
-        return fetch([p.detach().round() for p in places], False).reshape(n, c, *out_size)
+        at.append(place([p.detach().round() for p in places], False))
+        weights.append(flat.new_ones(at[0].shape))
+        return sampled(flat, tuple(at), tuple(weights)).reshape(n, c, *out_size)
     base = [p.detach().floor() for p in places]
     part = [p - b for p, b in zip(places, base)]
-    total: Any = None
     w: Any
     if mode == "bicubic":
         a = -0.75
@@ -385,9 +387,8 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
 
         for i in (-1, 0, 1, 2):
             for j in (-1, 0, 1, 2):
-                w = (weight(part[0], i) * weight(part[1], j)).reshape(n, 1, -1)
-                term = fetch([base[0] + i, base[1] + j], True) * w
-                total = term if total is None else total + term
+                at.append(place([base[0] + i, base[1] + j], True))
+                weights.append((weight(part[0], i) * weight(part[1], j)).reshape(n, -1))
     else:
         for corner in range(1 << dims):
             index: list[Any] = []
@@ -397,9 +398,9 @@ def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, ali
                 index.append(base[d] + up)
                 one = part[d] if up else 1 - part[d]
                 w = one if w is None else w * one
-            term = fetch(index, False) * w.reshape(n, 1, -1)
-            total = term if total is None else total + term
-    return total.reshape(n, c, *out_size)
+            at.append(place(index, False))
+            weights.append(w.reshape(n, -1))
+    return sampled(flat, tuple(at), tuple(weights)).reshape(n, c, *out_size)
 
 
 _sampled_wide = in_float32(_sampled)

@@ -95,3 +95,22 @@ def test_resized_bytes_are_the_rounded_values_of_floats(mode, options):
         assert found.dtype is flambeau.uint8 and (found.double() - wanted).abs().max().item() <= 1.7  # each dimension is rounded
     with pytest.raises(NotImplementedError):
         F.interpolate(flambeau.zeros(1, 1, 4, dtype=flambeau.uint8), size=2, mode="linear")
+
+
+@pytest.mark.parametrize(("mode", "padding"), [("bilinear", "zeros"), ("bilinear", "reflection"), ("bicubic", "border"), ("nearest", "zeros")])
+def test_sampled_images_have_gradients_of_both_orders(mode, padding):
+    rng = np.random.default_rng(3)
+    x = flambeau.from_numpy(rng.standard_normal((2, 2, 3, 4))).requires_grad_()
+    grid = flambeau.from_numpy(rng.uniform(-1.2, 1.2, (2, 2, 3, 2))).requires_grad_(mode != "nearest")
+    call = lambda x, g: F.grid_sample(x, g, mode, padding, align_corners=False)  # noqa: E731
+    inputs = (x, grid) if mode != "nearest" else (x, grid.detach())
+    assert flambeau.autograd.gradcheck(call, inputs) and flambeau.autograd.gradgradcheck(call, inputs)
+
+
+def test_what_lies_outside_of_images_is_zero_whatever_lies_at_their_edges():
+    x = flambeau.full((1, 1, 2, 2), float("inf")).requires_grad_()
+    grid = flambeau.tensor([[[[-3.0, 0.0], [float("nan"), 0.0], [5.0, 5.0]]]])
+    y = F.grid_sample(x, grid, align_corners=False)
+    y.backward(flambeau.full_like(y, float("inf")))
+    assert y.flatten().tolist()[::2] == [0.0, 0.0] and y.shape == (1, 1, 1, 3)
+    assert x.grad.flatten().tolist() == [0.0] * 4
