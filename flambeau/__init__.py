@@ -119,7 +119,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = found
             return found
     if name == "Storage":
-        return __getattr__("FloatStorage")
+        return __getattr__("DoubleStorage" if _dtypes.get_default_dtype() is _dtypes.float64 else "FloatStorage")
     if name == "_storage_classes":
         from ._core.ops.typed_storages import CLASSES
         return CLASSES

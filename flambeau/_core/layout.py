@@ -170,17 +170,19 @@ def expand_strides(shape: Sequence[int], strides: Sequence[int], to: Sequence[in
 def result_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
     """Strides of a fresh elementwise result: dense, in the axis order of its operands (PyTorch's TensorIterator rule).
 
-    operands: (shape, strides) before broadcasting.  Equal dense layouts are kept as they are; otherwise axes are
-    ordered by comparing strides, the first operand that tells two axes apart deciding.
+    operands: (shape, strides) before broadcasting, of a number too (no axes).  Where all have the result's shape, what all are (row-major,
+    channels last, or dense with the same strides) the result is too; otherwise axes are ordered by comparing strides, the first operand
+    that tells two axes apart deciding.
     """
-    full = [(s, st) for s, st in operands if s == shape]
-    if len(full) == len(operands) and full:
-        first = full[0][1]
-        if all(st == first for _, st in full) and is_dense(shape, first) and 0 not in [
+    if operands and all(s == shape for s, _ in operands):
+        first = operands[0][1]
+        if all(is_contiguous(s, st) for s, st in operands):
+            return contiguous_strides(shape)
+        if len(shape) == 4 and all(is_channels_last(s, st) for s, st in operands):
+            return channels_last_strides(shape)
+        if all(st == first for _, st in operands) and is_dense(shape, first) and 0 not in [
                 s for s, d in zip(first, shape, strict=True) if d != 1]:
-            return contiguous_strides(shape) if is_contiguous(shape, first) else first
-    if all(is_contiguous(s, st) for s, st in full) and len(full) == len(operands):
-        return contiguous_strides(shape)
+            return first
     n = len(shape)
     expanded = [expand_strides(s, st, shape) for s, st in operands]
     order = list(range(n - 1, -1, -1))
@@ -205,6 +207,8 @@ def result_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
                 at = j
             elif c < 0:
                 break
+    if order == list(range(n - 1, -1, -1)):
+        return contiguous_strides(shape)
     out = [0] * n
     step = 1
     for axis in order:

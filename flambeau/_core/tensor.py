@@ -79,10 +79,13 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
         raise RuntimeError(f"Negative strides are not supported at the moment, got strides: {list(strides)}")
     m.numel = layout.numel(shape)
     if m.numel >> 63 or (shape and max(shape) >> 63):
-        raise RuntimeError(f"numel: integer multiplication overflow: sizes {list(shape)} come to {m.numel} elements")
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}: numel: integer multiplication overflow, they come to "
+                           f"{m.numel} elements")
     m.contiguous = layout.is_contiguous(shape, strides)
     m.nbytes = (layout.extent(shape, strides)[1] + 1) * d.itemsize
-    if m.nbytes >> 63 or (strides and max(strides) >> 63):  # of no elements too: machine code is told them in 64 bits
+    if strides and max(strides) >> 63:  # of no elements too: machine code is told them in 64 bits
+        raise RuntimeError(f"Stride calculation overflowed with sizes={list(shape)}: strides are {list(strides)}")
+    if m.nbytes >> 63:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
     m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
     return m

@@ -474,7 +474,8 @@ def _direct(s: Signature, values: str, then: Sequence[str]) -> list[str]:
             "    try:",
             *([f"        if not ({' and '.join(tests)}): return ask({values})"] if tests else []),
             *(["        if dtype is not None and dtype.__class__ is not DType: dtype = meant(dtype)"] if s.kinds.get("dtype") == CONSTANT else []),
-            *(["        if out is not None: fits(out, dtype, device)"] if {"out", "dtype", "device"}.issubset(s.keyword) else []),
+            *([f"        if out is not None: fits(out, dtype, device{', layout' if 'layout' in s.keyword else ''})"]
+              if {"out", "dtype", "device"}.issubset(s.keyword) else []),
             f"        made = body({', '.join(passed)})",
             "    except TRIPS as error:",
             f"        return tripped(error, {values})",

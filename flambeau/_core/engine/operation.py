@@ -78,13 +78,13 @@ def _only_layout(values: Values) -> type | None:
     return found
 
 
-def any_lazy(x: Any) -> bool:
-    """Whether a conjugate or negative view is among arguments, also in their lists."""
+def any_lazy(x: Any, depth: int = 0) -> bool:
+    """Whether a conjugate or negative view is among arguments, also in their lists (but not in those that hold themselves, without an end)."""
     if isinstance(x, Tensor):
         return x.meta.__class__ is Lazy
     if x.__class__ is dict:
         return any_lazy(tuple(x.values()))
-    return isinstance(x, (tuple, list)) and any(any_lazy(v) for v in x)
+    return isinstance(x, (tuple, list)) and depth < 64 and any(any_lazy(v, depth + 1) for v in x)
 
 
 def all_plain(tensors: Any) -> bool:
@@ -97,8 +97,8 @@ def all_plain(tensors: Any) -> bool:
     return known(tensors)
 
 
-def fits(out: Any, dtype: Any, device: Any) -> None:
-    """Raises RuntimeError where a factory is told another type or device than its `out` has."""
+def fits(out: Any, dtype: Any, device: Any, layout: Any = None) -> None:
+    """Raises RuntimeError where a factory is told another type, device or layout than its `out` has."""
     if not isinstance(out, Tensor):
         return
     if dtype is not None and (d := dtypes.settled(dtype)) is not out.meta.dtype:
@@ -106,6 +106,8 @@ def fits(out: Any, dtype: Any, device: Any) -> None:
     if device is not None and (dev := devices.resolve(device)) is not out.meta.device:
         raise RuntimeError(f"device {dev} does not match device of out parameter ({out.meta.device}): device type {dev.type} does not match device "
                            f"type of out parameter ({out.meta.device.type})")
+    if layout is not None and layout is not out.layout:
+        raise RuntimeError(f"layout {layout} does not match layout of out parameter ({out.layout})")
 
 
 def known_as(made: Tensor, values: Values) -> None:
@@ -300,7 +302,7 @@ class Operation:
         s = self._signature()
         if "device" in s.keyword:
             named = dict(zip(s.names(), values, strict=False))
-            fits(out, named.get("dtype"), named["device"])
+            fits(out, named.get("dtype"), named["device"], named.get("layout"))
         if any_lazy((out, *values)):
             return layouts[Lazy](self, values, out)
         args, kwargs = s.as_written(values)
@@ -356,7 +358,7 @@ class Operation:
             if run is None:
                 args, kwargs = self._signature().whole(values)
                 if kwargs.get("out") is not None and "device" in kwargs:
-                    fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"])
+                    fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"], kwargs.get("layout"))
                 made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):

@@ -68,12 +68,13 @@ def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwarg
 explain.append(tripped)
 
 
-def any_overrides(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an argument, or an element of a list among them, is of a class that may answer for operations."""
+def any_overrides(args: tuple[Any, ...], kwargs: dict[str, Any], depth: int = 0) -> bool:
+    """Whether an argument, or an element of a list among them, is of a class that may answer for operations; lists that hold themselves
+    have no end."""
     for x in (*args, *kwargs.values()):
         kind = type(x)
         if kind in (list, tuple):
-            if any_overrides(tuple(x), {}):
+            if depth < 64 and any_overrides(tuple(x), {}, depth + 1):
                 return True
         elif kind is not Tensor and hasattr(kind, "__torch_function__"):
             return True

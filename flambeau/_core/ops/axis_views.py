@@ -7,12 +7,14 @@ from typing import Any
 from .. import layout
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..dtypes import int64, title
 from ..engine.fields import has
 from ..engine.fronts import SIZES
 from ..engine.plans import Compose
 from ..errors import warn_once
 from ..tensor import Tensor, meta
-from .copies import contiguous, resize
+from .copies import contiguous, resize, strides_for
+from .memory_format import channels_last, channels_last_3d, contiguous_format
 from .partial_grads import assemble, dense
 from .sizes import sizes_of
 from .storages import UntypedStorage, on_storage
@@ -170,7 +172,13 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
         if indices_or_sections.meta.device.type != "cpu":
             raise RuntimeError("tensor_split expected tensor_indices_or_sections to be on cpu, but it's on "
                                f"{indices_or_sections.meta.device}; pass indices.cpu() or a list")
+        if indices_or_sections.meta.dtype is not int64:
+            raise RuntimeError(f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {title(indices_or_sections.meta.dtype)}")
         indices_or_sections = indices_or_sections.tolist()
+    if not hasattr(indices_or_sections, "__index__") and not (
+            isinstance(indices_or_sections, (tuple, list)) and all(hasattr(i, "__index__") for i in indices_or_sections)):
+        raise TypeError("tensor_split() received an invalid combination of arguments: 'indices_or_sections' must be an int, a tuple of ints or a Tensor, "
+                        f"not {type(indices_or_sections).__name__}")
     if isinstance(indices_or_sections, int):
         k = indices_or_sections
         if k <= 0:
@@ -416,9 +424,16 @@ for _name, _shows in _RELAID.items():
     relaying(_name, _shows)
 
 
-def _resized(self: Tensor, shape: tuple[int, ...]) -> Compose:
-    """The plan of giving a tensor a shape."""
-    m = meta(shape, None, self.meta.dtype, self.meta.device)
+def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compose:
+    """The plan of giving a tensor a shape, in a memory format or row-major; one that it has already leaves its strides as they are.
+    Raises RuntimeError for a format that says no strides, or is for another number of axes."""
+    name = getattr(memory_format, "name", None)
+    if name is None and shape == tuple(self.meta.shape):
+        return Compose(lambda t, _=None: t)
+    if name == "preserve_format":
+        raise RuntimeError(f"Unsupported memory format {memory_format}: resize_ takes contiguous_format, channels_last or channels_last_3d")
+    strides = None if name is None else strides_for(shape, (), memory_format)
+    m = meta(shape, strides, self.meta.dtype, self.meta.device)
     nbytes = m.nbytes
 
     def run(t: Tensor, _: Any = None) -> Tensor:
@@ -428,25 +443,30 @@ def _resized(self: Tensor, shape: tuple[int, ...]) -> Compose:
         if nbytes <= store.meta.nbytes - (t.ptr - store.ptr):
             t.meta = m
             return t
-        return resize(t, shape)
+        return resize(t, shape, strides)
     return Compose(run)
 
 
 def _resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Any:
-    """Another shape in place; the storage grows when it must, and new elements are uninitialised."""
+    """Another shape in place, row-major or in `memory_format`; the storage grows when it must, and new elements are uninitialised.
+    A shape that it has already changes nothing, unless a format is given."""
     if self.node is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    return _resized(self, sizes_of("resize_", sizes if size is None else (size,)))
+    return _resized(self, sizes_of("resize_", sizes if size is None else (size,)), memory_format)
 
 
 planned("resize_", _resize_, spaces=(), kinds={"sizes": SIZES}, gives="Tensor")
 
 
 def _resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:
-    """`resize_` to another tensor's shape."""
+    """`resize_` to another tensor's shape; `memory_format=preserve_format` asks for channels last where the template has them."""
     if self.node is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    return _resized(self, tuple(the_template.meta.shape))
+    m = the_template.meta
+    if getattr(memory_format, "name", None) == "preserve_format":
+        last = not m.contiguous and layout.is_channels_last(m.shape, m.strides)
+        memory_format = contiguous_format if not last else channels_last if len(m.shape) == 4 else channels_last_3d
+    return _resized(self, tuple(m.shape), memory_format)
 
 
 planned("resize_as_", _resize_as_, spaces=(), gives="Tensor")

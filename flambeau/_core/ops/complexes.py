@@ -139,7 +139,9 @@ def view_as_complex(input: Tensor) -> Tensor:  # noqa: A002
     if m.dtype.name not in ("float16", "float32", "float64"):
         raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
                            f"{m.dtype.name}")
-    if not m.shape or m.shape[-1] != 2:
+    if not m.shape:
+        raise RuntimeError("Input tensor must have one or more dimensions: the last, of size 2, holds real and imaginary parts")
+    if m.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     if m.strides[-1] != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1")

@@ -14,7 +14,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import no_recording
-from ..dtypes import dtype, float32
+from ..dtypes import dtype, float32, title
 from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
@@ -325,7 +325,9 @@ def _checked(name: str, x: Tensor, w: Tensor, bias: Tensor | None, n: int, group
         if t.meta.device is not x.meta.device:
             raise mismatch(name, [x, w, *([bias] if bias is not None else [])])
         if t.meta.dtype is not x.meta.dtype:
-            raise RuntimeError(f"Input type ({_type_name(x)}) and {'weight' if t is w else 'bias'} type ({_type_name(t)}) should be the same")
+            what = "weight" if t is w else "bias"
+            raise RuntimeError(f"Input type ({_type_name(x)}) and {what} type ({_type_name(t)}) should be the same: "
+                               f"expected scalar type {title(x.meta.dtype)} but found {title(t.meta.dtype)}")
     if len(w.meta.shape) != n + 2:
         raise RuntimeError(f"weight should have at least three dimensions, but got {len(w.meta.shape)}" if len(w.meta.shape) < 3 else
                            f"Expected {n + 2}-dimensional weight for {name}, but got weight of size {list(w.meta.shape)}")

@@ -199,9 +199,9 @@ def _copied(node: Any, g: Tensor) -> Any:
     return (None if before is None else hooks.zeros_like(g)), (None if source is None else fit(g, node[tape.SAVED]))
 
 
-def resize(t: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Gives `t` another shape, keeping the elements that fit; its storage grows when it must."""
-    m = meta(shape, None, t.meta.dtype, t.meta.device)
+def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Tensor:
+    """Gives `t` another shape (row-major, or with these strides), keeping the elements that fit; its storage grows when it must."""
+    m = meta(shape, strides, t.meta.dtype, t.meta.device)
     have = t.store.meta.nbytes - (t.ptr - t.store.ptr)
     if m.nbytes > have:
         if t.store.free is NO_FREE:  # an array of NumPy's, a mapped file: no more of it can be had

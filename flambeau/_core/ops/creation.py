@@ -65,6 +65,8 @@ def _finish(t: Tensor, requires_grad: bool, pin: bool = False) -> Tensor:
     if pin:
         t = t.pin_memory()
     if requires_grad:
+        if t.meta.dtype.kind not in "fc":
+            raise RuntimeError(f"Only Tensors of floating point and complex dtype can require gradients, got {t.meta.dtype}")
         t.requires_grad_(True)
     return t
 
@@ -346,7 +348,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
 @op(method=False, name="range")
 def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
            device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Like `arange`, with `end` included (deprecated in PyTorch)."""
+    """Like `arange`, with `end` included (deprecated, and warned of)."""
+    warn("torch.range is deprecated: Python's range does not include its end, this does. Use torch.arange.")
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
@@ -427,10 +430,10 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
     steps = _steps("logspace", steps)
-    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), out.meta.device if out is not None and device is None else device)
-    counts("logspace", d)
     start, end = _number(start), _number(end)
-    _complex_if_needed("logspace", d, start, end)
+    dtype = _complex_if_needed("logspace", dtype or (out.meta.dtype if out is not None else None), start, end)
+    d, dev = _options(dtype, out.meta.device if out is not None and device is None else device)
+    counts("logspace", d)
     if d.kind in "bui":
         start, end = int(start), int(end)
     elif d.kind == "f" and d.itemsize == 2 and steps > 1:
@@ -490,9 +493,12 @@ def _to_storage(array: Any, d: dtype_class) -> Any:
         return np.ascontiguousarray(convert(source, dtypes.from_numpy(source.dtype), d)).reshape(source.shape)
 
 
-def _leaves(data: Any, kinds: list[dtype_class]) -> Any:
-    """Nested sequences as lists, where a tensor is the number that it holds; the tensors' types are added to `kinds`.
-    Raises ValueError for one of several elements, or none."""
+def _leaves(data: Any, kinds: list[dtype_class], depth: int = 0) -> Any:
+    """Nested sequences as lists, where a tensor is the number that it holds; the tensors' types, and those of NumPy's arrays and numbers, are
+    added to `kinds`.  Raises ValueError for a tensor of several elements, or none, TypeError for lists without an end."""
+    if isinstance(data, (np.ndarray, np.generic)):
+        kinds.append(dtypes.from_numpy(data.dtype))
+        return data
     if isinstance(data, Tensor):
         if data.meta.numel != 1:
             raise ValueError(f"only one element tensors can be converted to Python scalars, but one of {data.meta.numel} is among the data: "
@@ -500,8 +506,18 @@ def _leaves(data: Any, kinds: list[dtype_class]) -> Any:
         kinds.append(data.meta.dtype)
         return data.item()
     if isinstance(data, (list, tuple)):
-        return [_leaves(x, kinds) for x in data]
+        if depth >= _MOST_AXES:
+            raise TypeError(f"new(): self-referential lists are incompatible: a list is nested more than {_MOST_AXES} deep, or holds itself")
+        return [_leaves(x, kinds, depth + 1) for x in data]
     return data
+
+
+def _sequence(data: Any) -> Any:
+    """An object that can be indexed, as a list.  Raises ValueError where its elements cannot be asked for."""
+    try:
+        return [data[i] for i in range(len(data))]
+    except Exception as error:
+        raise ValueError(f"could not determine the shape of object type '{type(data).__name__}': its elements cannot be asked for") from error
 
 
 def _numbers(data: Any) -> Iterator[Any]:
@@ -509,7 +525,7 @@ def _numbers(data: Any) -> Iterator[Any]:
     for x in data:
         if isinstance(x, (list, tuple)):
             yield from _numbers(x)
-        elif not isinstance(x, Tensor):
+        elif not isinstance(x, (Tensor, np.ndarray, np.generic)):
             yield x
 
 
@@ -523,6 +539,8 @@ def _array(data: Any) -> Any:
 def _infer(data: Any) -> Any:
     """Nested Python data as an array and the type PyTorch gives it."""
     kinds: list[dtype_class] = []
+    if not isinstance(data, (list, tuple, str, bytes)) and hasattr(data, "__getitem__") and hasattr(data, "__len__") and not hasattr(data, "__array__"):
+        data = _sequence(data)
     plain = _leaves(data, kinds) if isinstance(data, (list, tuple)) else data
     if kinds:
         array = _array(plain)
@@ -543,8 +561,7 @@ def _infer(data: Any) -> Any:
         raise RuntimeError(f"Could not infer dtype of {flat[0]}")
     if array.dtype.kind in "US":
         raise TypeError(f"new(): invalid data type '{type(array.reshape(-1)[0].item()).__name__}'")
-    python = not isinstance(data, (np.ndarray, np.generic)) and not (
-        isinstance(data, (list, tuple)) and data and isinstance(data[0], (np.ndarray, np.generic)))
+    python = not isinstance(data, (np.ndarray, np.generic))
     if array.size == 0 and python:
         return array, dtypes.get_default_dtype()
     d = dtypes.from_numpy(array.dtype)
@@ -621,7 +638,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if dtype is None and inferred is None:
         raise ValueError("Overflow when unpacking long long: an integer in the data is beyond 64 bits; give dtype=torch.float64")
     d, dev = _options(dtype if dtype is not None else inferred, device)
-    if inferred is not None and inferred.is_complex and not d.is_complex and not isinstance(data, (np.ndarray, np.generic)):
+    if inferred is not None and inferred.is_complex and not d.is_complex and d.kind != "b" and not isinstance(data, (np.ndarray, np.generic)):
         raise TypeError(f"tensor(): complex numbers do not fit into {d}: must be real number, not complex")
     if d is dtypes.uint64 and array.dtype == np.float64 and isinstance(data, (list, tuple)):
         exact = np.asarray(_leaves(data, []), object)  # NumPy's common type of a number beyond int64 and a small one is float64
@@ -725,8 +742,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
 
 @op(method=False, learns=False)
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError when copy=False and a copy
-    is needed."""
+    """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError (RuntimeError for NumPy's
+    numbers) when copy=False and a copy is needed."""
     obj = _shared(obj, dtype)
     if copy:
         made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (
@@ -736,7 +753,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     if copy is False:
         shares = made is obj if isinstance(obj, Tensor) else isinstance(obj, np.ndarray) and made.store.ptr == _address(obj)
         if not shares:
-            raise ValueError(_no_alias(obj, made))
+            raise (RuntimeError if isinstance(obj, np.generic) else ValueError)(_no_alias(obj, made))
     return _finish(made, requires_grad) if requires_grad else made
 
 
@@ -778,8 +795,8 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
                   "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
     nbytes, step = view.nbytes, dtype.itemsize
-    if nbytes == 0:
-        raise ValueError("both buffer length (0) and count (-1) must not be 0")
+    if nbytes == 0 or count == 0:
+        raise ValueError(f"both buffer length ({nbytes}) and count ({count}) must not be 0")
     if offset < 0 or offset >= nbytes:
         raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({nbytes} bytes) minus 1")
     if count < 0:

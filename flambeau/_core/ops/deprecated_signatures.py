@@ -33,7 +33,7 @@ def reordered(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[s
     if len(tensors) != form[0] or not 0 < len(numbers) <= len(form[1]) or len(tensors) + len(numbers) != len(args):
         return None
     named = dict(zip(form[1], numbers, strict=False))
-    warn(f"This order of {name}'s arguments is deprecated: {name}({', '.join('tensor' for _ in tensors)}, "
+    warn(f"This overload of {name} is deprecated, with its numbers before its tensors: {name}({', '.join('tensor' for _ in tensors)}, "
          f"{', '.join(f'{k}={v}' for k, v in named.items())}) says the same")
     return tensors, named
 

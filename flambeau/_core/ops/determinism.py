@@ -25,7 +25,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     warn_only: remembered; no operation here is refused.  Raises TypeError for a mode that is no bool.
     """
     if not isinstance(mode, bool):
-        raise TypeError(f"use_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}")
+        raise TypeError(f"_set_deterministic_algorithms(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}")
     if not isinstance(warn_only, bool):
         raise TypeError(f"use_deterministic_algorithms(): argument 'warn_only' must be bool, not {type(warn_only).__name__}")
     backend_flags.put("deterministic.warn_only", warn_only)

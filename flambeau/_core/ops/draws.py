@@ -271,7 +271,7 @@ _NARROW = 1 << 28  # ranges from here on take 64 bits
 
 
 def _whole(m: Meta, low: int, span: int) -> Kind:
-    if span < 0:
+    if span <= 0:  # as 64 bits with a sign hold it; 0 is all 64 bits
         span += 1 << 64
     if span == 1 << 64:
         return "bits", ()

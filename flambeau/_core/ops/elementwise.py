@@ -182,13 +182,18 @@ class Pointwise:
             outs = tuple(E.convert(e, d) for e, d in zip(outs, store, strict=True))
         return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
 
+    def strides(self, operands: Sequence[Any]) -> tuple[int, ...]:
+        """The strides of a result in new memory."""
+        layouts = [(tuple(x.meta.shape), x.meta.strides) if isinstance(x, Tensor) else ((), ()) for x in operands]
+        return layout.result_strides(tuple(layout.broadcast_shapes(*[s for s, _ in layouts])), layouts)
+
     def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> Plan:
         """The plan of a call whose operands are on one device."""
         common = self.common(operands)
         program, convert = self.program(operands, numbers, consts, common, None)
         metas = [x.meta for x in operands if isinstance(x, Tensor)]
         shape, dev = layout.broadcast_shapes(*[m.shape for m in metas]), metas[0].device
-        strides = layout.result_strides(tuple(shape), [(tuple(m.shape), m.strides) for m in metas])
+        strides = self.strides(operands)
         outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
         launch = self._launch(program, tuple(shape), [*outs, *metas], operands, common)
         given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)

@@ -7,7 +7,7 @@ from typing import Any
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import no_recording
-from ..dtypes import bool_, int64, number, title, uint8
+from ..dtypes import bool_, int32, int64, number, title, uint8
 from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
@@ -401,7 +401,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:  # noqa: A00
             return take_at(input, [None] * axis + [index] + [None] * (len(input.meta.shape) - 1 - axis), negative=False)
         except IndexError as e:
             if axis == 1 or len(input.meta.shape) > 1 and not input.meta.numel:  # by its path for these, PyTorch raises RuntimeError
-                raise RuntimeError(str(e)) from None
+                empty_axis = "" if input.meta.shape[axis] else "index_select(): self indexing axis dim should be positive: "
+                raise RuntimeError(empty_axis + str(e)) from None
             raise
     same_device("index_select", input, index)
     at = _vector("index_select", index)
@@ -724,6 +725,12 @@ def _repeated(counts: Tensor, size: int | None) -> Tensor:
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
     """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
     from .creation import arange, tensor
+    given = input if repeats is None else repeats
+    if isinstance(given, Tensor):
+        if given.meta.dtype not in (int64, int32):
+            raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{title(given.meta.dtype)}': repeats are int32 or int64")
+        if len(given.meta.shape) > 1 or (repeats is None and not given.meta.shape):
+            raise RuntimeError(f"repeats must be 0-dim or 1-dim tensor, got one of shape {list(given.meta.shape)}")
     if repeats is None:
         input, repeats, dim = arange(input.meta.shape[0], device=input.meta.device), input, 0
     x = input.reshape(-1) if dim is None else input

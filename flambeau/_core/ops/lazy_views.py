@@ -200,7 +200,7 @@ def _viewed(operation: Operation, t: Tensor, args: tuple[Any, ...], kwargs: dict
         return NotImplemented
     for p in parts:
         if p.meta.dtype is not t.meta.dtype and operation.name != "view_as_complex":
-            word = "conjugate views" if bits(t)[0] else "tensors with negative bit set"
+            word = "conjugate view tensors" if bits(t)[0] else "tensors with negative bit set"
             raise RuntimeError(f"torch.Tensor.view is not supported for {word} when converting to a different dtype: resolve it first")
         _also(p, *bits(t))
     return made

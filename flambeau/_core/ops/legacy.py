@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
+from ..layout import Size
 from ..runtime import defaults, provenance
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
@@ -13,6 +14,7 @@ from ..tensor import Tensor, empty
 from .casts import convert
 from .creation import tensor
 from .determinism import fill_unfilled
+from .sizes import sizes_of
 from .table import op
 
 _NAMES = {"FloatTensor": dtypes.float32, "DoubleTensor": dtypes.float64, "HalfTensor": dtypes.float16,
@@ -27,11 +29,16 @@ class tensor_type(type):
     dtype: dtype_class
     kind: str
 
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> tensor_type:
+        if bases:
+            raise TypeError(f"type 'torch.{bases[0].__name__}' is not an acceptable base type: derive from torch.Tensor")
+        return super().__new__(cls, name, bases, members)
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor) and instance.meta.dtype is cls.dtype and instance.meta.device.type == cls.kind
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        made = construct(args, cls.dtype, resolve(cls.kind if device is None else device))
+        made = construct(args, cls.dtype, _of_kind(cls.kind, device), device is not None)
         provenance.note(made)
         return made
 
@@ -39,16 +46,27 @@ class tensor_type(type):
         return f"<class 'torch.{'cuda.' if cls.kind == 'cuda' else ''}{cls.__name__}'>"
 
 
-def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class) -> Tensor:
-    """A legacy constructor's result: uninitialised for sizes, a copy for data, empty for nothing."""
+def _of_kind(kind: str, given: Any) -> device_class:
+    """Where a legacy constructor makes its tensor.  Raises RuntimeError for a device of another kind than the type's."""
+    if given is not None and (asked := device_class(given).type) != kind:
+        raise RuntimeError(f"legacy constructor expects device type: {kind} but device type: {asked} was passed")
+    return resolve(kind if given is None else given)
+
+
+def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class, placed: bool = False) -> Tensor:
+    """A legacy constructor's result: uninitialised for sizes, a copy for data, empty for nothing.
+
+    placed: whether a device was given. Raises TypeError for arguments that are none of these, RuntimeError for a tensor with a device.
+    """
     if not args:
         return empty((0,), d, dev)
     if len(args) == 1:
         (data,) = args
         if isinstance(data, Tensor):
+            if placed:
+                raise RuntimeError("Legacy tensor constructor of a tensor with device= is not supported: use torch.as_tensor(data, device=...)")
             return convert(data.detach(), dev, d)
         if not isinstance(data, int):
-            from ..layout import Size
             from .storages import UntypedStorage, on_storage
             from .typed_storages import TypedStorage
             if isinstance(data, TypedStorage | UntypedStorage):
@@ -99,9 +117,10 @@ def type_(self: Tensor, dtype: str | Any = None, non_blocking: bool = False, **k
 
 
 @op(spaces=())
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
-    """A legacy constructor with this tensor's type and device."""
-    return construct(args, self.meta.dtype, self.meta.device if device is None else resolve(device))
+def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
+    """A legacy constructor with this tensor's type and device (or another device of that kind), of sizes, data or `size=`."""
+    at = self.meta.device if device is None else _of_kind(self.meta.device.type, device)
+    return construct(args if size is None else (*args, Size(sizes_of("new", (size,)))), self.meta.dtype, at, device is not None)
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -116,7 +135,7 @@ def set_default_tensor_type(t: Any) -> None:
 def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`Tensor(...)`: the default tensor type's legacy constructor; a subclass gives its own kind."""
     from ..tensor import _new
-    made = construct(args, dtype or dtypes.get_default_dtype(), resolve(device)) if not (
+    made = construct(args, dtype or dtypes.get_default_dtype(), _of_kind(defaults.get_default_device().type, device), device is not None) if not (
         len(args) == 1 and isinstance(args[0], Tensor) and cls is not Tensor) else args[0]
     provenance.note(made)
     if cls is Tensor:

@@ -36,7 +36,7 @@ def reduction_of(size_average: Any, reduce: Any, reduction: str) -> str:
 def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
     same_device(name, x, target, weight)
     if len(x.meta.shape) < 1:
-        raise RuntimeError("input tensor should be 1D or 2D")
+        raise ValueError("Expected 1 or more dimensions (got 0): input is of shape (C,), (N, C) or (N, C, d1, ...)")
     batch = x.meta.shape[:1] + x.meta.shape[2:] if len(x.meta.shape) > 1 else ()
     if tuple(target.meta.shape) != tuple(batch):
         if len(x.meta.shape) > 1 and target.meta.shape[:1] != x.meta.shape[:1]:

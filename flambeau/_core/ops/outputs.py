@@ -55,7 +55,9 @@ def must_hold(name: str, out: Tensor, made: dtypes.dtype) -> None:
     if kind in ("castable", "joined"):
         castable(name, made, d)
         return
-    raise RuntimeError(f"{name}(): Expected out tensor to have dtype {made.name}, but got {d.name} instead")
+    raise RuntimeError(f"{name}(): Expected out tensor to have dtype {made.name}, but got {d.name} instead: expected scalar_type {dtypes.title(made)} "
+                       f"but found {dtypes.title(d)}; Expected object of scalar type {dtypes.title(made)} but got scalar type {dtypes.title(d)} "
+                       "for argument 'out'")
 
 
 def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
@@ -112,15 +114,16 @@ def into(out: Tensor, result: Tensor, name: str = "out=") -> Tensor:
     return out
 
 
-def resize(out: Tensor, shape: tuple[int, ...]) -> None:
-    """Gives `out` this shape; warns, as PyTorch does, when it held elements of another."""
+def resize(out: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
+    """Gives `out` this shape, row-major or with these strides; warns, as PyTorch does, when it held elements of another."""
     if tuple(out.meta.shape) == shape:
         return
     from .copies import resize as resized
     if out.meta.numel:
         warn(f"An output with one or more elements was resized since it had shape {list(out.meta.shape)}, which does not "
-             f"match the required output shape {list(shape)}. This behavior is deprecated.")
-    resized(out, shape)
+             f"match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
+             "will not be resized unless they have zero elements: out.resize_(0) says that it may be.")
+    resized(out, shape, strides)
 
 
 def to_fill(name: str, out: Any, shape: tuple[int, ...], alike: bool = False) -> Tensor:

@@ -218,7 +218,7 @@ def nuclear_norm(input: Any, dim: Any = None, keepdim: bool = False) -> Tensor: 
 
 def resize_as_(input: Any, the_template: Any, *, memory_format: Any = None) -> Tensor:  # noqa: A002
     """`input.resize_as_(the_template)`."""
-    made: Tensor = input.resize_as_(the_template)
+    made: Tensor = input.resize_as_(the_template, memory_format=memory_format)
     return made
 
 

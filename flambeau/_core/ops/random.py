@@ -405,7 +405,7 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
         raise RuntimeError(f"n must be non-negative, got {n}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
     counts("randperm", d, True)
-    if n > (_exact(d) if d.kind == "f" else dtypes.iinfo(d).max + 1):
+    if n > (_exact(d) + 1 if d.kind == "f" else dtypes.iinfo(d).max + 1):
         raise RuntimeError(f"n={n} is too large for the type {d}")
     g = generator_of(dev, generator)
     if g.by_threads:

@@ -6,6 +6,7 @@ A sparse tensor is a Tensor that holds ordinary tensors: its indices and its val
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from .. import dtypes, hooks
@@ -130,7 +131,7 @@ class Sparse(Tensor):
     @property
     def grad(self) -> Any:
         """A leaf's gradient, in the same places."""
-        g = self._value.grad if self.node is not None and self.node[0] == 0 else None
+        g = self._value.grad if self.node is None or self.node[0] == 0 else None
         return None if g is None else self._with(g)
 
     @grad.setter
@@ -222,6 +223,8 @@ class Sparse(Tensor):
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
         made = self.detach().clone().requires_grad_(self.node is not None) if self.meta.dtype.kind in "fc" else self.clone()
         memo[id(self)] = made
+        if self.grad is not None:
+            made.grad = copy.deepcopy(self.grad, memo)
         return made
 
     # --------------------------------------------------------------------------------------------------------- operators
@@ -568,8 +571,10 @@ def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksiz
     if layout not in (None, sparse_coo, sparse_csr):
         raise NotImplementedError(f"to_sparse: layout {layout!r} is not implemented")
     n = self.dim() if sparse_dim is None else int(sparse_dim)
-    if not 0 < n <= max(self.dim(), 1):
-        raise RuntimeError(f"sparse_dim argument must be in >0, <={self.dim()}: got {n}")
+    if not 0 <= n <= self.dim():
+        raise RuntimeError(f"to_sparse: sparse_dim argument must be in [0,{self.dim()}] range, but {n} is given")
+    if n == 0 and self.dim():
+        raise RuntimeError(f"to_sparse: sparse_dim argument must be in >0 when self.dim()>0, which is {self.dim()}")
     return _on_parts("to_sparse", _to_sparse, (self, n, layout is sparse_csr))
 
 

@@ -267,8 +267,9 @@ def _smm(input: Any, mat: Any) -> Any:  # noqa: A002
 # ------------------------------------------------------------------------------------------------------------ arrangement
 @_form("t")
 def _t(input: Any) -> Any:  # noqa: A002
-    if len(input.meta.shape) > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.meta.shape)}D")
+    if len(input.meta.shape) > 2 or input.dense_dim():
+        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input.sparse_dim()} sparse and "
+                           f"{input.dense_dim()} dense dimensions")
     return input if len(input.meta.shape) < 2 else _transpose(input, 0, 1)
 
 

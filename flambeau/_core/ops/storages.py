@@ -89,6 +89,9 @@ class UntypedStorage:
     def nbytes(self) -> int:
         return self._storage.meta.nbytes
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     size = __len__ = nbytes
 
     def element_size(self) -> int:

@@ -291,6 +291,12 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             if not isinstance(v, (int, float, complex)) and not isinstance(v, Expr):
                 v = _number(name, n, v)
             nums.append(v)
+        for n in const_names:
+            v = got[n]
+            if isinstance(v, Tensor) and type(defaults[n]) in (float, int):  # a number in a tensor is that number
+                if v.node is not None or v.meta.numel != 1:
+                    raise TypeError(f"{name}(): argument '{n}' must be {type(defaults[n]).__name__}, not Tensor")
+                got[n] = v.item()
         if check is not None:
             check(*nums)
         return tuple([got[n] for n in names]), tuple(nums), tuple([(n, got[n]) for n in const_names])
@@ -386,7 +392,7 @@ def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tup
     if result.kind != "b":
         outputs.forbid_recording(made.name, operands, out)
     outputs.formula_must_hold(made.name, out, result, common)
-    outputs.resize(out, tuple(layout.broadcast_shapes(*[x.meta.shape for x in tensors])))
+    outputs.resize(out, tuple(layout.broadcast_shapes(*[x.meta.shape for x in tensors])), made.strides(operands))
     may_write(out)
     made.write((out,), operands, numbers, consts)
     return out

@@ -137,6 +137,9 @@ class TypedStorage:
     def nbytes(self) -> int:
         return self._untyped_storage.nbytes()
 
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
+
     def element_size(self) -> int:
         return self.dtype.itemsize
 

@@ -331,7 +331,9 @@ def test_memory_of_others_becomes_an_array_of_ours():
     y = fb.asarray(held)
     held[0] = 5
     assert y.tolist() == [5, 2] and fb.asarray(bytearray(b"\1\0\0\0"), dtype=fb.int32).tolist() == [1]
-    for wrong, words in ((np.float32(1), "NumPy scalars"), ([1, 2], "arbitrary sequence"),
+    with pytest.raises(RuntimeError, match="NumPy scalars"):
+        fb.asarray(np.float32(1), dtype=fb.int64, copy=False)
+    for wrong, words in (([1, 2], "arbitrary sequence"),
                          (np.ones(2, np.float32), "with dtype 'float32' into dtype 'torch.int64'")):
         with pytest.raises(ValueError, match=words):
             fb.asarray(wrong, dtype=fb.int64, copy=False)
