@@ -137,6 +137,23 @@ def test_errors_have_the_phrases_that_programs_look_for(call, error, phrase):
             eval(call, {"T": T, "endless": endless, "Closed": Closed})
 
 
+@pytest.mark.parametrize("call", """
+T.arange(6).view(2, 3)[T.tensor(1, dtype=T.int16)]
+T.arange(6).view(2, 3)[T.tensor(1, dtype=T.int8), 0]
+T.arange(6).view(2, 3)[:, T.tensor(-1, dtype=T.int16)]
+T.arange(6).view(2, 3)[T.tensor([1], dtype=T.int8)]
+T.arange(6)["0":"1"]
+T.arange(6)[1.5:]
+T.empty(10, 0)[:, [1, 2]]
+T.add(T.tensor(33000., dtype=T.float16), T.tensor(33000., dtype=T.float16), out=T.empty((), dtype=T.float64))
+T.mul(T.tensor(1.3, dtype=T.bfloat16), T.tensor(1.7, dtype=T.bfloat16), out=T.empty(()))
+T.true_divide(T.tensor(1.5, dtype=T.float16), T.tensor(.666, dtype=T.float16), out=T.empty((), dtype=T.float64))
+T.exp(T.tensor(1.3, dtype=T.bfloat16), out=T.empty(()))
+""".strip().splitlines())
+def test_positions_of_any_integer_type_and_results_of_16_bits_in_wider_outs(call):
+    assert seen(flambeau, call) == seen(torch, call)
+
+
 def test_the_whole_range_of_int64_is_drawn_from():
     for T in (flambeau, torch):
         T.manual_seed(3)

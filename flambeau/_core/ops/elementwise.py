@@ -173,12 +173,11 @@ class Pointwise:
             scalars.append(_number_type(x, compute))
         made = self.formula(*xs, **dict(consts))
         outs = made if isinstance(made, tuple) else (made,)
-        if store is None:
-            # a half type computes in float32 and is rounded once, at the end
-            if self.promote != "none" and common is not compute:
-                rounded = {compute: common, compute.to_real(): common.to_real(), compute.to_complex(): common.to_complex()}
-                outs = tuple(E.cast(e, rounded.get(e.dtype, e.dtype)) for e in outs)
-        else:
+        # a half type computes in float32 and is rounded once, at the end, also where it is written as a wider type
+        if self.promote != "none" and common is not compute:
+            rounded = {compute: common, compute.to_real(): common.to_real(), compute.to_complex(): common.to_complex()}
+            outs = tuple(E.cast(e, rounded.get(e.dtype, e.dtype)) for e in outs)
+        if store is not None:
             outs = tuple(E.convert(e, d) for e, d in zip(outs, store, strict=True))
         return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
 

@@ -64,6 +64,8 @@ def _normal(index: Any) -> list[Any]:
             x = bool(x)
         elif isinstance(x, np.integer):
             x = int(x)
+        if isinstance(x, Tensor) and x.meta.dtype not in _POSITIONS and x.meta.dtype.kind in "ui" and not x.meta.shape:
+            x = to_dtype(x, int64)  # one integer is a position, whatever its type
         if isinstance(x, Tensor) and x.meta.dtype not in _POSITIONS:
             raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {x.meta.dtype}")
         if isinstance(x, Tensor) and x.meta.dtype is uint8:
@@ -184,6 +186,9 @@ def _position(x: Any) -> int:
 
 
 def _slice(x: slice, n: int) -> tuple[int, int, int]:
+    for p in (x.start, x.stop, x.step):
+        if p is not None and not hasattr(p, "__index__"):
+            raise TypeError(f"slice indices must be integers or None or have an __index__ method, not {type(p).__name__}")
     parts = [None if p is None else _position(p) for p in (x.start, x.stop, x.step)]
     if parts[2] is not None and parts[2] <= 0:
         raise ValueError("step must be greater than zero")
@@ -347,7 +352,7 @@ class _Where:
         self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
         sizes = [x.meta.shape[a] for a in axes]
         if negative and 0 in sizes and 0 not in shape:
-            raise IndexError(f"index is out of bounds for dimension {axes[sizes.index(0)]} with size 0")
+            raise IndexError(f"index is out of bounds for dimension with size 0: dimension {axes[sizes.index(0)]} has no elements")
         self.axes, self.sizes, self.negative = axes, sizes, negative
         lead, tail = len(before), len(after)
         self.idx = given
