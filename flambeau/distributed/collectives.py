@@ -12,10 +12,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from .._core.kernels.programs import PreparedLaunch
-from .._core.runtime import dispatch, gpus
+from .._core.runtime import dispatch
 from .._core.tensor import Tensor
 from ..autograd import no_grad
-from . import world
+from . import gpu_queues, world
 from .groups import Job, ProcessGroup
 from .peers import user_line
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._core.drivers.collectives.interface import Communicator, Request
+    from .._core.dtypes import dtype
     from .._core.runtime.device import device
 
 
@@ -86,6 +87,8 @@ class Work:
         limit = None if timeout is None else timeout.total_seconds()
         if self._event is not None:
             self._event.wait()
+            if self._job is not None and self._job.error is not None:
+                raise self._job.error
         elif self._job is not None and self._group is not None:
             if self._message:
                 self._group.host.complete(self._job, limit)
@@ -174,10 +177,12 @@ def served(g: ProcessGroup, dev: device, name: str) -> None:
 
 
 def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
-          after: Callable[[], None] | None, async_op: bool, result: Any = None, wrote: int = 1) -> Work | None:
+          after: Callable[[], None] | None, async_op: bool, result: Any = None, wrote: int = 1,
+          combined: tuple[dtype, str] | None = None) -> Work | None:
     """Has a group carry something out between the memories of contiguous tensors, on the device where `like` lies.
 
     start: begins it, given addresses.  after: what is left to do when the memory is there.  wrote: how many of `memory`, the first ones, are written to.
+    combined: the type and the engine's operation of what is added up or the like.
     """
     line = user_line(sys._getframe(2))
     dev = like.device
@@ -186,9 +191,8 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
         raise ValueError(f"Tensor found on device {dev} but backend constrained to {g.bound_device_id}")
     for t in memory[:wrote]:
         t.store.version += 1
-    nbytes = sum(t.nbytes for t in memory)
     if dev.type == "cuda":
-        return _on_gpu(g, name, what, like, start, memory, after, async_op, result, wrote, line, nbytes)
+        return _on_gpu(g, name, what, like, start, memory, after, async_op, result, wrote, line, combined)
     held = list(memory)
     made: list[Job] = []
 
@@ -199,33 +203,17 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
 
     def entry(*given: int) -> None:
         made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, line))
-    dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[t.data_ptr() for t in memory])
+    dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=sum(t.nbytes for t in memory)))(*[t.data_ptr() for t in memory])
     return Work(g, made[0], None, result) if async_op else None
 
 
-def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
-            after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, nbytes: int) -> Work | None:
-    from .. import cuda
-    dev = like.device
-    if not gpus.gpu(dev).driver.simulated:
+def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[Any, tuple[int, ...]], Request], memory: Sequence[Tensor],
+            after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str, combined: tuple[dtype, str] | None) -> Work | None:
+    queue = gpu_queues.of(g, like.device, line)
+    if queue is None or not queue.serves(combined):
         return _by_host(g, what, like, start, memory, after, async_op, result, wrote, line)
-    stream = g.streams.get(dev)
-    if stream is None:
-        stream = g.streams[dev] = cuda.Stream(dev)
-    current = cuda.current_stream(dev)
-    stream.wait_stream(current)
-
-    addresses = tuple(t.data_ptr() for t in memory)
-
-    def entry(*given: int) -> None:
-        g.device.run(what, lambda comm: start(comm, addresses), None, False, line)
-    with stream:  # an empty tensor has no address that a launch may have
-        dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes))(*[a for a in addresses if a])
-    for t in memory:
-        t.record_stream(stream)
-    event = cuda.Event()
-    event.record(stream)
-    work = Work(g, None, event, result)
+    event, job = queue.launch(name, what, line, start, memory, wrote)
+    work = Work(g, job, event, result)
     if after is not None:
         work._after.append(after)
     if async_op:
@@ -290,7 +278,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     count, d = packed.numel(), packed.dtype
     after = _finish(t, packed, kind, g.size())
     what = f"all_reduce({d}, {count} elements, {kind.name})"
-    return carry(g, "all_reduce", what, t, lambda comm, at: comm.all_reduce(at[0], count, d, engine), [packed], after, async_op, [tensor])
+    return carry(g, "all_reduce", what, t, lambda comm, at: comm.all_reduce(at[0], count, d, engine), [packed], after, async_op, [tensor],
+                 combined=(d, engine))
 
 
 def _finish(t: Tensor, packed: Tensor, kind: RedOpType, size: int) -> Callable[[], None] | None:
@@ -324,7 +313,7 @@ def reduce(tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group
     after = _finish(t, packed, kind, g.size()) if g._rank == root else None
     what = f"reduce({d}, {count} elements, {kind.name}, to {g._ranks[root]})"
     return carry(g, "reduce", what, t, lambda comm, at: comm.reduce(at[0], count, d, engine, root), [packed], after, async_op, [tensor],
-                 wrote=int(g._rank == root))
+                 wrote=int(g._rank == root), combined=(d, engine))
 
 
 def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None) -> Work | None:
@@ -478,7 +467,8 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor, op: Any = ReduceOp.SUM,
     count, d = out.numel(), out.dtype
     after = _finish(out, target, kind, g.size())
     what = f"reduce_scatter({d}, {count} elements, {kind.name})"
-    return carry(g, "reduce_scatter", what, t, lambda comm, at: comm.reduce_scatter(at[1], at[0], count, d, engine), [target, source], after, async_op, output)
+    return carry(g, "reduce_scatter", what, t, lambda comm, at: comm.reduce_scatter(at[1], at[0], count, d, engine), [target, source], after, async_op, output,
+                 combined=(d, engine))
 
 
 def reduce_scatter(output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._core.drivers.collectives.alone import Alone
+from .._core.drivers.collectives.nccl.library import NCCLError
 from .peers import PATIENCE, DistBackendError, Doing, Peers, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .._core.drivers.collectives.interface import Communicator, Request
+    from .gpu_queues import GpuQueue
 
     Start = Callable[[Communicator], Request]
 
@@ -33,12 +35,16 @@ _ROOM = 512  # bytes that tell a rank's call when calls differ
 
 
 class Job:
-    """One collective under way: what it is, how it begins, what to do when it is done."""
+    """One collective under way: what it is, how it begins, what to do when it is done, or failed in the background.
 
-    __slots__ = ("what", "line", "start", "after", "error", "done", "request")
+    shared: all ranks of the group take part, and agree before it begins.
+    """
 
-    def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None) -> None:
-        self.what, self.line, self.start, self.after = what, line, start, after
+    __slots__ = ("what", "line", "start", "after", "failed", "shared", "error", "done", "request")
+
+    def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None = None,
+                 failed: Callable[[BaseException], None] | None = None, shared: bool = True) -> None:
+        self.what, self.line, self.start, self.after, self.failed, self.shared = what, line, start, after, failed, shared
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.request: Request | None = None
@@ -51,7 +57,7 @@ class Lane:
     """
 
     def __init__(self, group: ProcessGroup, comm: Communicator) -> None:
-        self._group, self._comm = group, comm
+        self._group, self.comm = group, comm
         self._peers, self._rank = group._peers, group._rank
         self._number = 0
         self._checking = comm.split(range(comm.size), 1) if comm.size > 1 else None
@@ -71,9 +77,9 @@ class Lane:
         """
         job = Job(what, line or user_line(sys._getframe(1)), start, after)
         if background:
-            self._submit(job)
+            self.submit(job)
         elif self._left:
-            self._submit(job)
+            self.submit(job)
             self.wait(job)
         else:
             self._carry_out(job)
@@ -82,13 +88,13 @@ class Lane:
     def begin(self, what: str, start: Start) -> Job:
         """Begins a message between two ranks, which nobody else takes part in; `complete` ends it."""
         job = Job(what, user_line(sys._getframe(1)), start, None)
-        job.request = start(self._comm)
+        job.request = start(self.comm)
         return job
 
     def complete(self, job: Job, timeout: Any = None) -> None:
         """Waits for a message."""
         if job.request is not None and not job.done.is_set():
-            self._wait(job, job.request, timeout)
+            self.until(job, job.request, timeout)
             job.done.set()
             if job.after is not None:
                 job.after()
@@ -102,7 +108,8 @@ class Lane:
         if job.error is not None:
             raise job.error
 
-    def _submit(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
+        """Gives a job to the group's own thread, which takes them in order."""
         with self._lock:
             self._left += 1
             if self._worker is None:
@@ -116,29 +123,31 @@ class Lane:
                 self._carry_out(job)
             except BaseException as error:
                 job.error = error
+                if job.failed is not None:
+                    job.failed(error)
             finally:
                 with self._lock:
                     self._left -= 1
                 job.done.set()
 
+    def settle(self) -> None:
+        """Waits until the group's own thread has nothing left to do."""
+        while self._left:
+            time.sleep(1e-4)
+
     def _carry_out(self, job: Job) -> None:
-        self._number += 1
+        self._number += job.shared
         doing, peers, thread = Doing(self._number, job.what, job.line, self._group.group_name), self._peers, threading.get_ident()
         if peers is not None:
             peers.doing[thread] = doing
         try:
-            if _checks and self._checking is not None:
+            if _checks and self._checking is not None and job.shared:
                 self._agree(job)
-            job.request = job.start(self._comm)
-            self._wait(job, job.request)
-        except DistBackendError:
-            self._failed()
-            raise
+            job.request = job.start(self.comm)
+            self.until(job, job.request)
         except Exception as error:
-            self._failed()
-            if type(error).__module__.startswith("mpi4py"):
-                raise DistBackendError(f"{job.what} at {job.line}: MPI says: {error}") from None
-            raise
+            self.failed()
+            raise as_told(job, error) from None
         finally:
             if peers is not None:
                 peers.doing.pop(thread, None)
@@ -147,17 +156,18 @@ class Lane:
             job.after()
         job.done.set()
 
-    def _failed(self) -> None:
+    def failed(self) -> None:
+        """Communication is over here: the others are told at this rank's end."""
         from . import wireup
         if wireup._job is not None:
             wireup._job.failed = True
 
-    def _wait(self, job: Job, request: Request, timeout: float | None = None) -> None:
+    def until(self, job: Job, request: Request, timeout: float | None = None) -> None:
+        """Waits until a request of a job is done.  Raises DistBackendError when a rank is gone, or the time is up."""
         for _ in range(64):
             if request.test():
                 return
         peers = self._peers
-        assert peers is not None
         begun = time.monotonic()
         limit = self._group._timeout.total_seconds() if timeout is None else timeout
         told, pause, rounds = begun + PATIENCE, 0.0, 0
@@ -171,8 +181,9 @@ class Lane:
             time.sleep(pause)
             if rounds & 31 and pause < 5e-4:
                 continue
-            peers.look(self._group._ranks, job.what, job.line)
-            if now > told:
+            if peers is not None:
+                peers.look(self._group._ranks, job.what, job.line)
+            if peers is not None and now > told:
                 told = now + PATIENCE
                 peers.ask_where()
             if now - begun > limit:
@@ -187,16 +198,22 @@ class Lane:
         own, d = self._own, _int64()
         own[0], own[1] = word, ~word
         assert self._checking is not None
-        self._wait(job, self._checking.all_reduce(own.ctypes.data, 2, d, "min"))
+        self.until(job, self._checking.all_reduce(own.ctypes.data, 2, d, "min"))
         if own[0] == word and own[1] == ~word:
             return
         told = np.zeros(_ROOM, np.uint8)
         text = f"{job.what}, number {self._number}, at {job.line}".encode()[:_ROOM]
         told[:len(text)] = np.frombuffer(text, np.uint8)
         all_ = np.zeros((self._group.size(), _ROOM), np.uint8)
-        self._wait(job, self._checking.all_gather(told.ctypes.data, _ROOM, all_.ctypes.data))
+        self.until(job, self._checking.all_gather(told.ctypes.data, _ROOM, all_.ctypes.data))
         calls = "\n".join(f"  rank {r}: {row.tobytes().rstrip(bytes(1)).decode(errors='replace')}" for r, row in zip(self._group._ranks, all_))
         raise DistBackendError(f"the ranks called different collectives:\n{calls}")
+
+
+def as_told(job: Job, error: Exception) -> Exception:
+    """What a person is told of an error that communication ended with: where its own library raised it, the call and its line too."""
+    library = "MPI" if type(error).__module__.startswith("mpi4py") else "NCCL" if isinstance(error, NCCLError) else ""
+    return DistBackendError(f"{job.what} at {job.line}: {library} says: {error}") if library else error
 
 
 class ProcessGroup:
@@ -211,7 +228,8 @@ class ProcessGroup:
         self.group_desc = name
         self._peers, self._rank = peers, rank
         self.bound_device_id: Any = None
-        self.streams: dict[Any, Any] = {}
+        self.gpus: dict[Any, GpuQueue] = {}
+        self.pairs: dict[int, ProcessGroup] = {}  # with one other rank, for messages
         self.host = Lane(self, comm)
         other = comm.split(range(comm.size), 2)
         assert other is not None

@@ -1,16 +1,24 @@
-"""Messages between two processes: send, recv, isend, irecv, batches of them."""
+"""Messages between two processes: send, recv, isend, irecv, batches of them.
+
+On the host MPI carries them.  With NCCL two ranks that talk have a communicator of their own, made by the first message between them, so that nobody else
+needs to take part; messages of a batch between the same two are queued together, in any order.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .._core.tensor import Tensor
-from . import world
+from . import gpu_queues, world
 from .collectives import Work, _hand_back, _packed, _tensor, served
 from .groups import ProcessGroup
+from .peers import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .._core.drivers.collectives.nccl.communicator import OnStream
 
 
 def _ready(g: ProcessGroup, t: Tensor, name: str) -> None:
@@ -30,6 +38,8 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     to = world.member(g, dst, "dst", group_dst)
     if to == g._rank:
         raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the current process.")
+    if gpu_queues.messages(g, t.device):
+        return _by_nccl(g, to, [(True, t)])
     _ready(g, t, "send")
     packed = _packed(t) if _reached(t) else t.cpu().contiguous()
     nbytes = packed.nbytes
@@ -44,6 +54,10 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
     if g is None:
         return None
     source = None if src is None and group_src is None else world.member(g, src, "src", group_src)
+    if gpu_queues.messages(g, t.device):
+        if source is None:
+            raise ValueError("recv: NCCL receives from a rank that is named; give src")
+        return _by_nccl(g, source, [(False, t)])
     _ready(g, t, "recv")
     packed = _packed(t) if _reached(t) else t.cpu().contiguous()
     t.store.version += 1
@@ -53,6 +67,30 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
     if packed.data_ptr() != t.data_ptr():
         job.after = lambda: _hand_back(t, packed)
     return Work(g, job, None, [tensor], message=True)
+
+
+def _by_nccl(g: ProcessGroup, peer: int, some: Sequence[tuple[bool, Tensor]]) -> Work:
+    """Queues messages between this rank and `peer`, which belong together.  some: whether it is sent, and the tensor."""
+    pair = world.pair(g, peer)
+    with_whom = pair.size() - 1 - pair.rank()
+    line = user_line(sys._getframe(2))
+    dev = some[0][1].device
+    queue = gpu_queues.of(pair, dev, line)
+    assert queue is not None
+    packed = [_packed(t) for _, t in some]
+    whole = [("ncclSend" if out else "ncclRecv", p.nbytes) for (out, _), p in zip(some, packed)]
+    told = ", ".join(f"{'send' if out else 'recv'}({t.dtype}, {t.numel()} elements, {'to' if out else 'from'} {g._ranks[peer]})" for out, t in some)
+
+    def begin(comm: OnStream, at: tuple[int, ...]) -> Any:
+        return comm.together([(name, address, nbytes, with_whom) for (name, nbytes), address in zip(whole, at)])
+    event, job = queue.launch("messages" if len(some) > 1 else "send" if some[0][0] else "recv", told, line, begin, packed, 0, shared=False)
+    work = Work(pair, job, event, [t for _, t in some])
+    for (out, t), p in zip(some, packed):
+        if not out:
+            t.store.version += 1
+            if p.data_ptr() != t.data_ptr():
+                work._after.append(lambda t=t, p=p: _hand_back(t, p))  # type: ignore[misc]
+    return work
 
 
 def _reached(t: Tensor) -> bool:
@@ -93,5 +131,17 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Begins several messages at once; in any order on every rank.  Raises ValueError for a list that is empty or holds anything else."""
     if not p2p_op_list or not all(isinstance(p, P2POp) for p in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``.")
-    works = [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in p2p_op_list]
+    found: dict[tuple[str, int], tuple[ProcessGroup, int, list[tuple[bool, Tensor]]]] = {}
+    left = []
+    for p in p2p_op_list:
+        g = world.inside(p.group)
+        if g is not None and gpu_queues.messages(g, p.tensor.device):
+            peer = world.member(g, p.peer, "peer", p.group_peer)
+            found.setdefault((g.group_name, peer), (g, peer, []))[2].append((p.op is isend, p.tensor))
+        else:
+            left.append(p)
+    # in an order that is all ranks': two that meet for the first time wait for one another
+    batched = sorted(found.values(), key=lambda f: (f[0].group_name, *sorted((f[0]._rank, f[1]))))
+    together = [_by_nccl(*one) for one in batched]
+    works = together + [p.op(p.tensor, p.peer, p.group, p.tag, p.group_peer) for p in left]
     return [w for w in works if w is not None]

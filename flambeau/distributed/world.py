@@ -200,6 +200,10 @@ def destroy_process_group(group: Any = None) -> None:
     """Ends a group; the default group ends with all others.  The connection of the processes lasts until the program ends."""
     g = of(group)
     settle()
+    for ending in (state.groups if g is state.default else [g]):
+        for queue in ending.gpus.values():
+            queue.close()
+        ending.gpus.clear()
     if g is not state.default:
         if g in state.groups:
             state.groups.remove(g)
@@ -215,8 +219,10 @@ _World = group
 def settle() -> None:
     """Waits for what was queued on GPUs for any group."""
     for g in state.groups:
-        for stream in g.streams.values():
-            stream.synchronize()
+        for queue in g.gpus.values():
+            queue.stream.synchronize()
+        g.host.settle()
+        g.device.settle()
 
 
 def new_group(ranks: Any = None, timeout: datetime.timedelta | None = None, backend: Any = None, pg_options: Any = None,
@@ -245,6 +251,21 @@ def new_group(ranks: Any = None, timeout: datetime.timedelta | None = None, back
     made = ProcessGroup(comm, wanted, _checked_backend(backend) if backend else world._backend, limit, name, world._peers, wanted.index(world._rank))
     made.group_desc = group_desc or name
     state.groups.append(made)
+    return made
+
+
+def pair(g: ProcessGroup, peer: int) -> ProcessGroup:
+    """The group of this process and rank `peer` of `g`, which only these two ask for."""
+    made = g.pairs.get(peer)
+    if made is None:
+        ranks = sorted((g._rank, peer))
+        comm = g.part(ranks, 3)
+        assert comm is not None
+        names = [g._ranks[r] for r in ranks]
+        name = f"{g.group_name or 'default'}, ranks {names[0]} and {names[1]}"
+        made = ProcessGroup(comm, names, g._backend, g._timeout, name, g._peers, ranks.index(g._rank))
+        g.pairs[peer] = made
+        state.groups.append(made)
     return made
 
 

@@ -387,3 +387,16 @@ class Draw(Spec):
     shape: Sizes
     strides: Sizes
     given: tuple[tuple[Type, Sizes], ...] = ()
+
+
+class Collective(Spec):
+    """``entry(*addresses)``: this rank's part of what a group of processes carries out together.
+
+    carry_out: called with the driver's stream (None where the host does it, when the launch has its turn) and the addresses; it begins, and where there
+    is no stream also ends, the communication.  outputs, nbytes: as a launch's.
+    """
+
+    name: str
+    carry_out: Any
+    outputs: int
+    nbytes: int

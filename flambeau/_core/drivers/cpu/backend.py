@@ -40,6 +40,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.RealFft: ("real_transforms", "real_transform"),
     specs.Lapack: ("factorizations", "prepare"),
     specs.Draw: ("draws", "draw"),
+    specs.Collective: ("collectives", "collective"),
 }
 _found: dict[type[Spec], Callable[[Spec], PreparedLaunch | None]] = {}
 

@@ -30,6 +30,7 @@ class Complaints:
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
         self._lock = threading.Lock()
+        driver.after_waits += (self.hear,)
 
     def slot(self, device: int) -> int:
         """Where a device's kernels write."""

@@ -138,6 +138,7 @@ class NvidiaDriver(Driver):
         self._cu: Any = None
         self._launches: Any = None
         self.complaints: Complaints | None = None  # once a kernel that may complain has been prepared
+        self.after_waits: tuple[Callable[[int], None], ...] = ()  # called with a device that the host has waited for; they raise what was found there
         os.register_at_fork(after_in_child=self._in_child)
 
     # ------------------------------------------------------------------------------------------------------ beginning
@@ -282,8 +283,8 @@ class NvidiaDriver(Driver):
         d = self._use(device)
         code, = self._cu.cuCtxSynchronize()
         self._check(d, code, "waiting for the device")
-        if self.complaints is not None:
-            self.complaints.hear(device)
+        for tell in self.after_waits:
+            tell(device)
 
     # --------------------------------------------------------------------------------------------------------- memory
     def alloc(self, device: int, nbytes: int) -> int:
@@ -448,8 +449,8 @@ class NvidiaDriver(Driver):
         self._check(d, code, "waiting for a stream")
         if stream.kept:
             self._reap(stream)
-        if self.complaints is not None:
-            self.complaints.hear(stream.device)
+        for tell in self.after_waits:
+            tell(stream.device)
 
     def launch(self, stream: Stream, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         call = self.bind(stream.device, prepared)
@@ -557,8 +558,8 @@ class NvidiaDriver(Driver):
         d = self._use(event.device)
         code, = self._cu.cuEventSynchronize(event.handle)
         self._check(d, code, "waiting for an event")
-        if self.complaints is not None:
-            self.complaints.hear(event.device)
+        for tell in self.after_waits:
+            tell(event.device)
 
     def event_elapsed(self, start: Event, end: Event) -> float:
         if start.device != end.device:

@@ -43,7 +43,7 @@ KNOWN = {
                    "the host on copies"),
     "cusolver": Known("cuSOLVER", ("libcusolver.so.12", "libcusolver.so.11"), ("cu13/lib", "cusolver/lib"), "nvidia-cusolver", "cuda-math",
                       "factorizations of matrices", "the host on copies"),
-    "nccl": Known("NCCL", ("libnccl.so.2",), ("nccl/lib",), "nvidia-nccl-cu13", "cuda-dist", "collectives", "not yet"),
+    "nccl": Known("NCCL", ("libnccl.so.2",), ("nccl/lib",), "nvidia-nccl-cu13", "cuda-dist", "collectives", "the host on copies"),
 }
 _told: set[str] = set()
 

@@ -39,6 +39,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Convolution: ("cudnn", "convolution"),
     specs.Attention: ("attention", "forward"),
     specs.AttentionGradient: ("attention", "backward"),
+    specs.Collective: ("collectives", "collective"),
 }
 _found: dict[type[Spec], Callable[[Launches, int, Spec], PreparedLaunch | None]] = {}
 

@@ -32,7 +32,7 @@ def start(order: str, seed: int) -> Any:
     fake.fake_configure(ORDERS[order], MEMORY, seed, int(not os.environ.get("FAKE_NO_PEER")), int(os.environ.get("FAKE_VERSION", "13000")))
     from flambeau._core.drivers.nvidia import libraries
     from flambeau._core.kernels import cuda_c
-    absent = os.environ.get("FAKE_ABSENT", "cudnn").split()
+    absent = os.environ.get("FAKE_ABSENT", "cudnn").split() + ([] if "FAKE_NCCL_HOME" in os.environ else ["nccl"])
     libraries.find = lambda name: "libabsent.so" if name in absent else str(made.get(libraries.KNOWN[name].files[0], "libabsent.so"))
     libraries.load = lambda name: ctypes.CDLL(libraries.find(name))
     cuda_c.compile = host_kernels.compile

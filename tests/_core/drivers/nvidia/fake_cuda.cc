@@ -40,11 +40,10 @@ EXPORT int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209,
        INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
        OUT_OF_RESOURCES = 701, PEER_ENABLED = 704 };
-typedef std::lock_guard<std::recursive_mutex> Guard;
 typedef int (*Run)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
 
 struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true; int device = 0; };
-struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; };
+struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; std::function<int()> poll; };  // poll: below 0, not yet
 struct Stream { std::deque<Item> items; int device; };
 struct Function { Run run; unsigned shared = 48 << 10; unsigned threads = 1024; };  // the most dynamic shared memory, until more is asked for
 struct Device {
@@ -61,6 +60,18 @@ struct Device {
 };
 
 static std::recursive_mutex mutex;
+static thread_local int held = 0;
+struct Guard {
+  explicit Guard(std::recursive_mutex &) { mutex.lock(); held++; }
+  ~Guard() { held--; mutex.unlock(); }
+};
+static int polls = 0;  // queued items that wait for other processes
+static void breathe() {  // the program's other threads may call meanwhile
+  int n = held;
+  for (int i = 0; i < n; i++) mutex.unlock();
+  usleep(100);
+  for (int i = 0; i < n; i++) mutex.lock();
+}
 static std::vector<Device> devices;
 static pid_t owner = 0;
 static int mode = 0;  // 0 eager, 1 lazy, 2 random
@@ -110,6 +121,15 @@ static bool step(Stream *s) {
   if (s->items.empty()) return false;
   Item &front = s->items.front();
   if (front.wait && front.wait->done < front.ticket) return false;
+  if (front.poll) {
+    int code = 0;
+    if (!devices[s->device].sticky) { Open open; code = front.poll(); }
+    if (code < 0) return false;
+    if (code) devices[s->device].sticky = code;
+    s->items.pop_front();
+    polls--;
+    return true;
+  }
   Item item = std::move(front);
   s->items.pop_front();
   if (item.run && !devices[s->device].sticky) {
@@ -127,11 +147,14 @@ static bool step_any(Stream *but = nullptr) {
   return false;
 }
 static void drain(Stream *s) {
-  while (!s->items.empty()) if (!step(s) && !step_any(s)) { fprintf(stderr, "fake libcuda: streams wait for each other\n"); abort(); }
+  while (!s->items.empty()) if (!step(s) && !step_any(s)) {
+    if (!polls) { fprintf(stderr, "fake libcuda: streams wait for each other\n"); abort(); }
+    breathe();
+  }
 }
 static void push(Stream *s, Item item) {
   s->items.push_back(std::move(item));
-  if (mode == 0) drain(s);
+  if (mode == 0) { if (polls) while (step(s) || step_any(s)) {} else drain(s); }
   else if (mode == 2) while (rand_r(&seed) % 2 && step_any()) {}
 }
 static int device_of(const void *p) {
@@ -173,6 +196,18 @@ EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fa
   push((Stream *)stream, std::move(item));
   return OK;
 }
+EXPORT int fake_poll(void *stream, int (*f)(void *), void *with) {  // what waits for other processes: f gives -1 until it is done
+  Guard g(mutex);
+  if (mode == 3) return OK;
+  Item item;
+  item.poll = [f, with] { return f(with); };
+  polls++;
+  push((Stream *)stream, std::move(item));
+  return OK;
+}
+EXPORT int fake_device_of(const void *p);
+EXPORT int fake_current(int number);
+EXPORT int fake_stream_device(void *s);
 
 // ------------------------------------------------------------------------------------------------------------------- devices
 static std::vector<int> physical;
@@ -198,6 +233,8 @@ static std::vector<int> visible(int n) {  // CUDA_VISIBLE_DEVICES: numbers or st
     rest = rest.substr(rest.find(',') + 1);
   }
 }
+EXPORT int fake_device_of(const void *p) { Guard g(mutex); return device_of(p); }
+EXPORT int fake_current(int number) { Guard g(mutex); return current < 0 ? -1 : number ? physical[current] : current; }  // of the machine, or of the program
 EXPORT int cuInit(unsigned) {
   Guard g(mutex);
   if (const char *text = getenv("FAKE_INIT")) return atoi(text);
@@ -380,6 +417,7 @@ static int copy(void *to, const void *from, size_t n, Stream *s, int kind) {  //
   return OK;
 }
 static bool known(void *s) { for (auto &d : devices) for (auto *v : d.streams) if (v == s) return true; return false; }
+EXPORT int fake_stream_device(void *s) { Guard g(mutex); return known(s) ? ((Stream *)s)->device : -1; }
 static std::set<void *> events;  // that live
 #define ON_STREAM IN_CONTEXT; if (!known(s) || ((Stream *)s)->device != current) return INVALID_HANDLE
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) { ON_STREAM; return copy((void *)to, from, n, (Stream *)s, 1); }
@@ -418,7 +456,7 @@ EXPORT int cuStreamSynchronize(void *s) { IN_CONTEXT; if (!known(s)) return INVA
 EXPORT int cuStreamQuery(void *s) {
   IN_CONTEXT;
   if (!known(s)) return INVALID_HANDLE;
-  if (mode == 2) step_any();
+  if (mode == 2 || polls) step_any();
   return ((Stream *)s)->items.empty() ? OK : NOT_READY;
 }
 EXPORT int cuStreamWaitEvent(void *s, void *e, unsigned flags) {
@@ -451,11 +489,11 @@ EXPORT int cuEventRecord(void *e, void *s) {
   push((Stream *)s, std::move(item));
   return OK;
 }
-EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVALID_HANDLE; if (mode == 2) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
+EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVALID_HANDLE; if (mode == 2 || polls) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
 EXPORT int cuEventSynchronize(void *e) {
   IN_CONTEXT;
   if (!events.count(e)) return INVALID_HANDLE;
-  while (((Event *)e)->done < ((Event *)e)->recorded && !d.sticky) if (!step_any()) abort();
+  while (((Event *)e)->done < ((Event *)e)->recorded && !d.sticky) if (!step_any()) { if (!polls) abort(); breathe(); }
   return d.sticky;
 }
 EXPORT int cuEventElapsedTime_v2(float *ms, void *a, void *b) {

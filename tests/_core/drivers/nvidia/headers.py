@@ -46,7 +46,7 @@ def folders() -> list[Path]:
     """Where the installed packages keep headers."""
     spec = util.find_spec("nvidia")
     places = (spec.submodule_search_locations or ()) if spec is not None else ()
-    return [path for place in places for part in ("cu13", "cudnn") if (path := Path(place) / part / "include").is_dir()]
+    return [path for place in places for part in ("cu13", "cudnn", "nccl") if (path := Path(place) / part / "include").is_dir()]
 
 
 @functools.cache
@@ -58,14 +58,15 @@ def missing() -> str:
     return build.missing()
 
 
-def ask(values: tuple[str, ...], functions: tuple[str, ...]) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]]]:
-    """The values of integer expressions, and each function's parameters: their kind and type."""
+def ask(values: tuple[str, ...], functions: tuple[str, ...], headers: tuple[str, ...] = HEADERS,
+        stubs: dict[str, str] = _STUBS) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]]]:
+    """The values of integer expressions, and each function's parameters: their kind and type.  stubs: texts that stand for headers."""
     assert build.COMPILER is not None
-    text = "".join(f"#include <{h}>\n" for h in HEADERS) + _TELLING + "int main() {\n"
+    text = "".join(f"#include <{h}>\n" for h in headers) + _TELLING + "int main() {\n"
     text += "".join(f'printf("{{\\"value\\": \\"{v}\\", \\"is\\": %lld}}\\n", (long long)({v}));\n' for v in values)
     text += "".join(f'Function<decltype({f})>::tell("{f}");\n' for f in functions) + "}\n"
     with tempfile.TemporaryDirectory() as home:
-        for name, stub in _STUBS.items():
+        for name, stub in stubs.items():
             (Path(home) / name).write_text(stub)
         out = Path(home) / "ask"
         command = [build.COMPILER, "-std=c++20", "-w", "-x", "c++", "-", f"-I{home}", *(f"-I{folder}" for folder in folders()), "-o", str(out)]

@@ -12,7 +12,8 @@ GXX = build.COMPILER
 _LIBRARIES = (("libcuda.so.1", "fake_cuda.cc", ()), ("libnvidia-ml.so.1", "fake_cuda.cc", ("-DFAKE_NVML",)),
               ("libcublasLt.so.13", "fake_blaslt.cc", ()), ("libcudnn.so.9", "fake_cudnn.cc fake_cudnn_graph.cc", ()), ("libcufft.so.12", "fake_cufft.cc", ()),
               ("libcusolver.so.12", "fake_cusolver.cc", ()),
-              ("libcublas.so.13", "fake_cusolver.cc", ("-DFAKE_CUBLAS",)))
+              ("libcublas.so.13", "fake_cusolver.cc", ("-DFAKE_CUBLAS",)),
+              ("libnccl.so.2", "fake_nccl.cc", ()))
 _FLAGS = ["-std=c++20", "-O1", "-fPIC", "-w"]
 _BOUNDS = re.compile(r"__launch_bounds__\((\d+)[^)]*\) (\w+)\(")
 folder = build.folder
