@@ -100,11 +100,12 @@ FAILS = FAKE + """
 import datetime, time, torch.distributed as dist
 rank = int(os.environ["RANK"])
 torch.cuda.set_device(0 if "SAME" in os.environ else rank)
-dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=3))
+dist.init_process_group("nccl")
+g = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))  # of its collectives, not of meeting
 x = torch.ones(100, device="cuda")
 begun = time.monotonic()
 try:
-    dist.all_reduce(x)
+    dist.all_reduce(x, group=g)
     torch.cuda.synchronize()
     begun = time.monotonic()
     {second}
@@ -113,16 +114,16 @@ try:
 except dist.DistBackendError as error:
     print("ERROR", round(time.monotonic() - begun, 2), str(error).replace(chr(10), " "), flush=True)
     try:
-        dist.all_reduce(x)
+        dist.all_reduce(x, group=g)
     except dist.DistBackendError as error:
         print("AGAIN", flush=True)
 """
-CALL, SYNC = "dist.all_reduce(x)", "torch.cuda.synchronize()"
+CALL, SYNC = "dist.all_reduce(x, group=g)", "torch.cuda.synchronize()"
 
 
 def failing(tmp_path, second: str, waits: str, **env: str) -> dict[int, tuple[float, str]]:
     """What each rank was told, and after how many seconds."""
-    done = run(tmp_path, FAILS.format(second=second, waits=waits), 2, FAKE_NCCL_HOME=str(tmp_path), FAKE_ORDER="lazy", **env)
+    done = run(tmp_path, FAILS.format(second=second, waits=waits), 2, timeout=300, FAKE_NCCL_HOME=str(tmp_path), FAKE_ORDER="lazy", **env)
     assert "NOTHING" not in done.stdout, done.stdout + done.stderr
     found = {}
     for line in done.stdout.splitlines():
@@ -173,7 +174,7 @@ def test_a_communicator_that_is_never_complete(tmp_path) -> None:
 
 
 def test_different_calls_are_told_on_every_rank(tmp_path) -> None:
-    found = failing(tmp_path, "dist.all_reduce(x) if rank else dist.broadcast(x, 0)", SYNC)
+    found = failing(tmp_path, "dist.all_reduce(x, group=g) if rank else dist.broadcast(x, 0, group=g)", SYNC)
     assert len(found) == 2
     for seconds, text in found.values():
         assert "the ranks called different collectives" in text and "rank 0: broadcast(" in text and "rank 1: all_reduce(" in text, text
@@ -182,5 +183,5 @@ def test_different_calls_are_told_on_every_rank(tmp_path) -> None:
 
 def test_a_rank_that_is_killed(tmp_path) -> None:
     begun = time.monotonic()
-    found = failing(tmp_path, "dist.all_reduce(x) if rank == 0 else os.kill(os.getpid(), 9)", SYNC)
+    found = failing(tmp_path, "dist.all_reduce(x, group=g) if rank == 0 else os.kill(os.getpid(), 9)", SYNC)
     assert "rank 1 is gone: it died" in found[0][1] and time.monotonic() - begun < 60
