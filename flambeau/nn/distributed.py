@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .._core import ops
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+@dataclass
+class _MixedPrecision:
+    """`DistributedDataParallel`'s types.  param_dtype: in which parameters are used, and floating inputs are given.  reduce_dtype: in which gradients are
+    reduced, param_dtype without.  buffer_dtype: of floating buffers, from the beginning on."""
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
+
+
 class DistributedDataParallel(Module):
     """Runs a module as it is, and averages its gradients over all processes of a group while the backward pass runs.
 
@@ -24,6 +36,7 @@ class DistributedDataParallel(Module):
     device_ids: the one GPU to which inputs are moved.  process_group: the default one without.  bucket_cap_mb: how much is reduced at once.
     find_unused_parameters: parameters that the loss does not depend on are expected; their gradient is then the mean of the other ranks', or stays as
     it is where no rank used them.  gradient_as_bucket_view: accepted; gradients always are views of buckets.
+    mixed_precision: a `_MixedPrecision`: parameters and their gradients stay in their own type, and are used and reduced in others.
 
     Raises ValueError when `distributed.init_process_group` was not called first, RuntimeError for a module none of whose parameters requires
     grad, or that differs between ranks.  State-dict names begin with "module.".
@@ -40,8 +53,10 @@ class DistributedDataParallel(Module):
         from .. import distributed
         from ..distributed.reducer import Reducer
         from ..distributed.world import of
-        if mixed_precision is not None:
-            raise NotImplementedError("DistributedDataParallel: mixed_precision is not there; use torch.autocast, and bf16_compress_hook for what travels")
+        for name in ("param_dtype", "reduce_dtype", "buffer_dtype") if mixed_precision is not None else ():
+            d = getattr(mixed_precision, name, None)
+            if d is not None and not getattr(d, "is_floating_point", False):
+                raise TypeError(f"DistributedDataParallel: mixed_precision.{name} must be a floating dtype or None, got {d!r}")
         group = of(process_group)
         if not any(p.requires_grad for p in module.parameters()):
             raise RuntimeError("DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient.")
@@ -54,6 +69,8 @@ class DistributedDataParallel(Module):
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
         self.require_backward_grad_sync = True
         self._joined: Any = None
+        self.mixed_precision = mixed_precision
+        self._param_dtype = getattr(mixed_precision, "param_dtype", None)
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         self._buffers_sent = [b for n, b in module.named_buffers() if n not in ignored]
@@ -64,6 +81,14 @@ class DistributedDataParallel(Module):
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
         self.reducer: Any = Reducer(trained, group, max(cap, 1), find_unused_parameters) if group.size() > 1 else None
         self._distributed = distributed
+        self._cast = [(n, p) for n, p in named if self._param_dtype is not None and p.is_floating_point() and p.dtype != self._param_dtype]
+        for b in self._buffers_sent:
+            if getattr(mixed_precision, "buffer_dtype", None) is not None and b.is_floating_point():
+                b.data = b.data.to(mixed_precision.buffer_dtype)
+        reduced = getattr(mixed_precision, "reduce_dtype", None) or self._param_dtype
+        if self.reducer is not None and reduced is not None:
+            from ..distributed.algorithms.ddp_comm_hooks.default_hooks import narrowed
+            self.reducer.hook = partial(narrowed, group, d=reduced)
 
     def _compare(self, named: Sequence[tuple[str, Tensor]]) -> None:
         """Raises RuntimeError on every rank when the modules differ."""
@@ -93,7 +118,8 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.device_ids is not None and self.device_ids[0].type != "cpu":
-            inputs, kwargs = _moved(inputs, self.device_ids[0]), _moved(kwargs, self.device_ids[0])
+            where = self.device_ids[0]
+            inputs, kwargs = of_tensors(inputs, lambda t: t.to(where)), of_tensors(kwargs, lambda t: t.to(where))
         if self.reducer is not None:
             if self._joined is not None:
                 self._joined.another()
@@ -101,7 +127,13 @@ class DistributedDataParallel(Module):
                 self._send(self._buffers_sent, 0 if self._joined is None else self._joined.source)
             if is_grad_enabled():
                 self.reducer.arm(self.require_backward_grad_sync)
-        return self.module(*inputs, **kwargs)
+        if self._param_dtype is None:
+            return self.module(*inputs, **kwargs)
+        from .utils.stateless import functional_call
+        narrow = partial(cast, d=self._param_dtype)
+        # the cast is on the tape: gradients come back in the parameters' own type
+        used = {n: p.to(self._param_dtype) for n, p in self._cast}
+        return functional_call(self.module, used, of_tensors(inputs, narrow), of_tensors(kwargs, narrow))
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -182,17 +214,22 @@ def _device(where: Any) -> Device:
     return Device("cuda", where) if isinstance(where, int) else Device(where)
 
 
-def _moved(value: Any, to: Device) -> Any:
-    """Tensors inside of tuples, lists and dicts on a device."""
+def of_tensors(value: Any, call: Callable[[Tensor], Any]) -> Any:
+    """What `call` gives for each tensor inside of tuples, lists and dicts."""
     if isinstance(value, Tensor):
-        return value.to(to)
+        return call(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*[_moved(v, to) for v in value])
+        return type(value)(*[of_tensors(v, call) for v in value])
     if isinstance(value, list | tuple):
-        return type(value)(_moved(v, to) for v in value)
+        return type(value)(of_tensors(v, call) for v in value)
     if isinstance(value, dict):
-        return type(value)((k, _moved(v, to)) for k, v in value.items())
+        return type(value)((k, of_tensors(v, call)) for k, v in value.items())
     return value
+
+
+def cast(t: Tensor, d: Any) -> Tensor:
+    """A floating tensor in another type."""
+    return t.to(d) if t.is_floating_point() and t.dtype != d else t
 
 
 __all__ = ["DistributedDataParallel"]

@@ -253,3 +253,61 @@ except RuntimeError as error:
     print("thrown", rank)
 """)
     assert done.returncode == 0 and done.stdout.count("thrown") == 2, done.stdout + done.stderr
+
+
+MIXED = BEGIN + """
+from torch.nn.parallel.distributed import _MixedPrecision
+from torch.distributed.fsdp import MixedPrecision
+bf16, f32 = torch.bfloat16, torch.float32
+X, Y, x, y = X.float(), Y.float(), x.float(), y.float()
+
+def by_hand(model, reduced, steps):
+    # one process with all ranks' data: parameters are cast, gradients come back in float32, are rounded and averaged
+    opt = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    named = dict(model.named_parameters())
+    for _ in range(steps):
+        total = {k: 0 for k in named}
+        for r in range(n):
+            part = slice(12 * r, 12 * r + 12)
+            out = torch.func.functional_call(model, {k: p.to(bf16) for k, p in named.items()}, (X[part].to(bf16),))
+            grads = torch.autograd.grad(((out.float() - Y[part]) ** 2).mean(), list(named.values()))
+            total = {k: total[k] + g.to(reduced) / n for (k, g) in zip(named, grads)}
+        for k, p in named.items():
+            p.grad = total[k].to(f32)
+        opt.step()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
+
+for given, reduced in ((_MixedPrecision(bf16), bf16), (_MixedPrecision(bf16, f32), f32), (MixedPrecision(bf16, bf16), bf16)):
+    inner = net("plain").float()
+    wanted = by_hand(net("plain").float(), reduced, 5)
+    model = DDP(inner, mixed_precision=given, bucket_cap_mb=0.0005)
+    opt = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(5):
+        opt.zero_grad()
+        out = model(x)
+        assert out.dtype is bf16
+        ((out.float() - y) ** 2).mean().backward()
+        assert all(p.dtype is f32 and p.grad.dtype is f32 for p in model.parameters())
+        opt.step()
+    found = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
+    near(found, wanted, (given, reduced), 1e-6 if reduced is f32 else 2e-3)
+    assert (found - train(net("plain").float(), 5, lambda i: [(X, Y)])).abs().max() > 1e-4  # and it is not float32 throughout
+norm = DDP(net("norm").float(), mixed_precision=_MixedPrecision(buffer_dtype=torch.float16))
+assert norm.module[1].running_mean.dtype is torch.float16 and norm.module[1].num_batches_tracked.dtype is torch.int64
+try:
+    DDP(net("plain"), mixed_precision=_MixedPrecision(torch.int32))
+    raise AssertionError
+except TypeError as error:
+    assert "mixed_precision.param_dtype must be a floating dtype" in str(error)
+try:
+    model.register_comm_hook(None, print)
+    raise AssertionError
+except RuntimeError as error:
+    assert "only be called once" in str(error)
+print("mixed", rank)
+"""
+
+
+def test_mixed_precision(tmp_path) -> None:
+    done = run(tmp_path, MIXED, timeout=300)
+    assert done.stdout.count("mixed") == 2, done.stdout + done.stderr

@@ -12,6 +12,7 @@ from ..._core.autograd.saved import saved_tensors_hooks
 from ..._core.tensor import Tensor
 from ...autograd import is_grad_enabled
 from ...nn.containers import ModuleDict, ModuleList
+from ...nn.distributed import cast, of_tensors
 from ...nn.module import Module
 from .. import world
 from ..device_mesh import DeviceMesh, init_device_mesh
@@ -71,14 +72,7 @@ class State:
 
     def cast(self, value: Any, d: Any) -> Any:
         """Floating tensors in a structure in another type."""
-        if isinstance(value, Tensor):
-            return value.to(d) if value.is_floating_point() and value.dtype != d else value
-        if isinstance(value, tuple | list):
-            parts = [self.cast(v, d) for v in value]
-            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        if isinstance(value, dict):
-            return {k: self.cast(v, d) for k, v in value.items()}
-        return value
+        return of_tensors(value, lambda t: cast(t, d))
 
     def run(self, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A method of the module, on whole parameters."""

@@ -30,7 +30,8 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     return found
 
 
-def _narrow(process_group: Any, bucket: GradBucket, d: dtype) -> Future[Any]:
+def narrowed(process_group: Any, bucket: GradBucket, d: dtype) -> Future[Any]:
+    """The mean, of gradients rounded to another type."""
     flat = bucket.buffer()
     small = _mean(process_group, flat.to(d))
 
@@ -43,12 +44,12 @@ def _narrow(process_group: Any, bucket: GradBucket, d: dtype) -> Future[Any]:
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """The mean, of gradients rounded to float16."""
-    return _narrow(process_group, bucket, float16)
+    return narrowed(process_group, bucket, float16)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future[Any]:
     """The mean, of gradients rounded to bfloat16."""
-    return _narrow(process_group, bucket, bfloat16)
+    return narrowed(process_group, bucket, bfloat16)
 
 
 def _wrapped(hook: Callable[[Any, GradBucket], Future[Any]], d: dtype) -> Callable[[Any, GradBucket], Future[Any]]:
