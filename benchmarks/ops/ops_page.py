@@ -80,8 +80,8 @@ def shown(ratio: float) -> str:
 def busy(runs: list[Result]) -> list[str]:
     """Says so where others worked on the machine too: a run's own load is its threads."""
     most = max([run.get("load", 0) - run["threads"] for run in runs], default=0)
-    return [f"Taken on a busy machine (a load of up to {most:.0f} beside the run's own): ratios are of one process, in turn, and may be off by a fifth; "
-            "microseconds are not shown."] if most > QUIET else []
+    return [f"Taken on a busy machine (a load of up to {most:.0f} beside the run's own): both sides took turns in one process, yet single ratios "
+            "may be well off, those of short calls most."] if most > QUIET else []
 
 
 def sampled(runs: list[Result]) -> list[str]:
