@@ -104,3 +104,12 @@ def test_spectral_norm_brings_the_largest_singular_value_to_one():
     assert np.linalg.norm(net.weight.detach().numpy(), 2) == pytest.approx(1.0, abs=1e-4)
     nn.utils.remove_spectral_norm(net)
     assert isinstance(net.weight, nn.Parameter)
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("double", "float64"), ("float", "float32"), ("half", "float16"), ("long", "int64"), ("int", "int32"),
+                                            ("short", "int16"), ("char", "int8"), ("byte", "uint8")])
+def test_packed_sequences_are_cast_by_name(name, dtype):
+    packed = pack_sequence([flambeau.tensor([1.0, 2.0, 3.0]), flambeau.tensor([4.0])])
+    cast = getattr(packed, name)()
+    assert type(cast) is PackedSequence and cast.data.dtype is getattr(flambeau, dtype)
+    assert cast.data.tolist() == [1, 4, 2, 3] and cast.batch_sizes.tolist() == [2, 1, 1]

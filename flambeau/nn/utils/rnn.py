@@ -72,6 +72,26 @@ class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sort
         """The sequences as float16."""
         return self.to(dtype=dtypes.float16)
 
+    def long(self) -> PackedSequence:
+        """The sequences as int64."""
+        return self.to(dtype=dtypes.int64)
+
+    def int(self) -> PackedSequence:
+        """The sequences as int32."""
+        return self.to(dtype=dtypes.int32)
+
+    def short(self) -> PackedSequence:
+        """The sequences as int16."""
+        return self.to(dtype=dtypes.int16)
+
+    def char(self) -> PackedSequence:
+        """The sequences as int8."""
+        return self.to(dtype=dtypes.int8)
+
+    def byte(self) -> PackedSequence:
+        """The sequences as uint8."""
+        return self.to(dtype=dtypes.uint8)
+
     @property
     def is_cuda(self) -> bool:
         """Whether the sequences are on a GPU."""
