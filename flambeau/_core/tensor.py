@@ -101,8 +101,8 @@ class Guise(Meta):
     def of(cls, m: Meta) -> Self:
         """A new one over a plain meta."""
         made = cls()
-        for name in ("shape", "strides", "dtype", "device", "numel", "contiguous", "nbytes", "sizes"):
-            setattr(made, name, getattr(m, name))
+        made.shape, made.strides, made.dtype, made.device = m.shape, m.strides, m.dtype, m.device  # one by one: each conjugate view has one of these
+        made.numel, made.contiguous, made.nbytes, made.sizes = m.numel, m.contiguous, m.nbytes, m.sizes
         made.under, made.plain = m, False
         return made
 

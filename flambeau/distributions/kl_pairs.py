@@ -82,10 +82,6 @@ def _cross_to_beta(q: Any, mean_log: Any, mean_log1m: Any) -> Any:
     return a.lgamma() + b.lgamma() - (a + b).lgamma() - (a - 1) * mean_log - (b - 1) * mean_log1m
 
 
-def _mean_log(p: Gamma) -> Any:
-    return p.concentration.digamma() - p.rate.log()
-
-
 # -------------------------------------------------------------------------------------------------------------- discrete
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli_bernoulli(p: Any, q: Any) -> Any:

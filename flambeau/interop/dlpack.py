@@ -1,8 +1,8 @@
 """DLPack 1.1, both ways (the structures are those of dmlc/dlpack's `dlpack.h`).
 
-Outwards NumPy makes the capsule: its deleter and destructor are machine code that needs no Python of ours, so that a
-consumer may let go of the memory from any thread and at any time.  What NumPy has no word for (bfloat16, a GPU's memory) is
-written into the structure afterwards.  Inwards the structure is read here, and what came is kept until the last tensor on
+Outwards machine code of ours makes the capsule (`kernels/llvm/sharing.py`): its deleter needs no Python function, so that a
+consumer may let go of the memory from any thread and at any time.  Where there is no machine code NumPy makes it, and what NumPy has no word for
+(bfloat16, a GPU's memory) is written into the structure afterwards.  Inwards the structure is read here, and what came is kept until the last tensor on
 it is gone.
 """
 
@@ -15,14 +15,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .._core import dtypes
+from .._core.engine.plans import CALLS, under
 from .._core.errors import warn
 from .._core.kernels.interpret import memory
 from .._core.kernels.lasting import keep
+from .._core.runtime import caches
 from .._core.runtime.device import device as device_class
 from .._core.runtime.device import resolve
-from .._core.tensor import Tensor, alias, meta, wrap
+from .._core.tensor import Meta, Tensor, alias, meta, wrap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._core.dtypes import dtype
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
@@ -69,9 +73,13 @@ _delete = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 # ----------------------------------------------------------------------------------------------------------------- outwards
 def device_of(t: Tensor) -> tuple[int, int]:
     """(device type, index), as DLPack numbers them: (1, 0) is the CPU, (2, i) GPU i.  Raises BufferError for the meta device."""
-    if t.meta.device.type == "meta":
+    return _place_of(t.meta)
+
+
+def _place_of(m: Meta) -> tuple[int, int]:
+    if m.device.type == "meta":
         raise BufferError("Cannot pack tensors on meta: they have no memory")
-    return (CPU, 0) if t.meta.device.type == "cpu" else (CUDA, t.meta.device.index or 0)
+    return (CPU, 0) if m.device.type == "cpu" else (CUDA, m.device.index or 0)
 
 
 def export(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
@@ -86,8 +94,7 @@ def export(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_devi
 
     Raises BufferError for a tensor that requires grad, or when what is asked for needs a copy that `copy` forbids.
     """
-    if self.node is not None:
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    _check_no_grad(self)
     if stream is not None and type(stream) is not int:
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
     t = _placed(self, dl_device, copy)
@@ -98,6 +105,11 @@ def export(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_devi
         return _capsule(t, max_version, copied)
     _order(t, stream)
     return _capsule(t, max_version, copied)
+
+
+def _check_no_grad(t: Tensor) -> None:
+    if t.node is not None:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
 
 
 def _placed(t: Tensor, dl_device: Any, copy: bool | None) -> Tensor:
@@ -140,8 +152,36 @@ def _order(t: Tensor, stream: int | None) -> None:
 def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
     if t.is_conj() or t.is_neg():
         raise BufferError(f"Can't export a tensor whose {'conjugate' if t.is_conj() else 'negative'} bit is set: resolve it first")
-    array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     versioned = max_version is not None and int(max_version[0]) >= 1
+    key = under(t.meta), versioned, copied
+    make = _makers.get(key)
+    if make is None:
+        make = caches.keep(_makers, key, _maker(*key))
+        if not versioned and not copied and t.meta is key[0] and t.meta.device.type == "cpu":
+            caches.keep(_older, t.meta, make)
+    return make(t)
+
+
+def _maker(m: Meta, versioned: bool, copied: bool) -> Callable[[Tensor], Any]:
+    """What makes capsules of tensors of a layout."""
+    def by_numpy(t: Tensor) -> Any:
+        _check_no_grad(t)
+        return _by_numpy(t, versioned, copied)
+    kind, index = _place_of(m)
+    d = m.dtype
+    code = _BFLOAT if d is dtypes.bfloat16 else _CODES[d.kind]
+    strides = [s if n > 1 else 1 for n, s in zip(m.shape, m.strides, strict=True)]  # as PyTorch has them
+    words = [id(by_numpy), int(versioned), IS_COPIED * copied, kind | index << 32, len(m.shape), code | d.itemsize << 11 | 1 << 16, *m.shape, *strides]
+    return CALLS.shares("flambeau_capsule", words, by_numpy, alone=True) or by_numpy
+
+
+# what makes capsules, by the layout, whether they are versioned and of a copy; and for older ones of CPU tensors themselves by the layout alone
+_makers: dict[tuple[Meta, bool, bool], Callable[[Tensor], Any]] = caches.cache(globals(), "_makers")
+_older: dict[Meta, Callable[[Tensor], Any]] = caches.cache(globals(), "_older")
+
+
+def _by_numpy(t: Tensor, versioned: bool, copied: bool) -> Any:
+    array = memory(t.ptr, tuple(t.meta.shape), t.meta.strides, t.meta.dtype, t.store)
     try:
         made = array.__dlpack__(max_version=VERSION) if versioned else array.__dlpack__()
     except TypeError:  # NumPy 2.0 knows unversioned capsules only, which the protocol allows as an answer
@@ -203,8 +243,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 
 def _own(t: Tensor, device: Any, copy: bool | None) -> Tensor:
-    if t.node is not None:
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+    _check_no_grad(t)
     target = t.meta.device if device is None else resolve(device)
     if target is not t.meta.device:
         if copy is False:
@@ -311,4 +350,5 @@ def _device(d: Any, p: int) -> device_class:
 
 def to_dlpack(tensor: Tensor) -> Any:
     """The tensor's capsule, unversioned, as PyTorch's older function gives it."""
-    return export(tensor)
+    make = _older.get(tensor.meta)
+    return export(tensor) if make is None else make(tensor)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.engine.interpreters import watched
-from .._core.ops.linear_activation import activated, serves
+from .._core.ops.linear_activation import linear_with_activation, serves
 from .._core.tensor import Tensor
 from . import functional as F
 from . import hooks as _hooks
@@ -82,7 +82,7 @@ def _pair(layer: Linear, activation: Any, x: Any, followed: bool) -> Tensor | No
     weight, bias = parameters.get("weight"), parameters.get("bias")
     if type(weight) not in _WEIGHTS or type(bias) not in _WEIGHTS or not (weight.meta.plain and bias.meta.plain):
         return None
-    return activated(x, weight, bias, name, followed)
+    return linear_with_activation(x, weight, bias, name, followed)
 
 
 def _bare(own: dict[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import weakref
 
@@ -145,6 +146,25 @@ def test_an_unused_capsule_lets_go():
         del capsule
         gc.collect()
         assert storage() is None
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_capsules_of_known_layouts_hold_their_own_tensor(version):
+    tensors = [fb.full((2, 3), float(k)) for k in range(4)]
+    for _ in range(3):
+        made = [t.__dlpack__(max_version=version) for t in tensors] + [fb.utils.dlpack.to_dlpack(t.t()) for t in tensors]
+        before = [sys.getrefcount(t.store) for t in tensors]
+        for k, t in enumerate(tensors):
+            assert fb.from_dlpack(made[k]).data_ptr() == t.data_ptr() and fb.from_dlpack(made[k + 4]).stride() == (1, 3)
+        del made
+        gc.collect()
+        assert [sys.getrefcount(t.store) for t in tensors] == [n - 2 for n in before]
+    with pytest.raises(BufferError, match="require"):
+        fb.utils.dlpack.to_dlpack(fb.zeros(2, 3, requires_grad=True))
+    with pytest.raises(BufferError, match="conjugate"):
+        fb.utils.dlpack.to_dlpack(fb.zeros(2, 3, dtype=fb.complex64).conj())
+    d = described(fb.zeros(2, 1, 3).__dlpack__(max_version=version))
+    assert d.ndim == 3 and [d.shape[i] for i in range(3)] == [2, 1, 3] and [d.strides[i] for i in range(3)] == [3, 1, 1] and d.byte_offset == 0
 
 
 def test_the_deleter_may_come_from_any_thread():

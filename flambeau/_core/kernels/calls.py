@@ -57,6 +57,8 @@ class Calls:
     def __init__(self, classes: Classes) -> None:
         self.classes = classes
         self._asked = False
+        self._functions: dict[str, int] = {}
+        self._sharers: dict[str, Callable[[bytes, Any], Callable[..., Any]]] = {}
         self._maker: Callable[[bytes, Any], Callable[..., Any]] | None = None
 
     def builtin(self, roles: str, blocks: Sequence[Block], steps: Sequence[tuple[list[int], Any]], results: Sequence[Made], gather: Any,
@@ -92,6 +94,14 @@ class Calls:
             self._asked = True
         return self._maker
 
+    def shares(self, name: str, words: Sequence[int], keep: Any = None, alone: bool = False) -> Callable[..., Any] | None:
+        """A builtin of `llvm/sharing.py` with these words, and what must live as long; None where there is no machine code. alone: it takes one argument."""
+        if not known() or self._make is None:
+            return None
+        if name not in self._sharers:
+            self._sharers[name] = native.builtin(name, self._functions[name], alone)
+        return self._sharers[name](struct.pack(f"<{len(words)}Q", *[w & _MASK for w in words]), keep)
+
     def _made(self) -> Callable[[bytes, Any], Callable[..., Any]] | None:
         from .llvm import calls
         from .llvm import compile as compiler
@@ -104,7 +114,7 @@ class Calls:
         found = {name: at for name, at in places.items() if at is not None}
         if len(found) < len(places):
             return None
-        functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
+        functions = self._functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
         told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0, classes.nobody]
         ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))
         return native.builtin("flambeau_call", functions["flambeau_call"])

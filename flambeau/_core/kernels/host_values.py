@@ -108,10 +108,8 @@ def viewer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callab
     return make["flambeau_show"](_words(*found, id(np.ndarray), id(kind), len(shape), *shape, *[s * d.itemsize for s in strides]))  # type: ignore[no-any-return]
 
 
-def array_heads() -> tuple[Callable[[Any], bytes | None], Callable[[Any], int | None]]:
-    """Functions of an array: what it is but its memory, which holds while its `dtype` lives, and where its elements begin.  Both give None for an object
-    that is no `np.ndarray` itself, and always where an array's head is not known."""
+def array_key() -> Callable[[Any], bytes | None] | None:
+    """A function of an array: what it is but its memory, which holds while its `dtype` lives; None for an object that is no `np.ndarray` itself.
+    None where an array's head is not known."""
     make = _builtins()
-    if make is None or _numpy() is None:
-        return lambda array: None, lambda array: None
-    return make["flambeau_key"](_words(id(np.ndarray))), make["flambeau_place"](_words(id(np.ndarray)))
+    return None if make is None or _numpy() is None else make["flambeau_key"](_words(id(np.ndarray)))

@@ -223,17 +223,23 @@ def get_device(self: Tensor) -> int:
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element (0 for an empty tensor)."""
-    return address(self) if self.meta.numel else 0
+    if self.meta.__class__ is Lazy:
+        return address(self) if self.meta.numel else 0
+    return self.ptr if self.meta.numel else 0
 
 
 def storage_offset(self: Tensor) -> int:
     """How many elements into its storage the tensor begins."""
-    return (address(self) - self.store.ptr) // self.meta.dtype.itemsize
+    if self.meta.__class__ is Lazy:
+        return (address(self) - self.store.ptr) // self.meta.dtype.itemsize
+    begin, first = self.store.ptr, self.ptr
+    return 0 if first is begin else (first - begin) // self.meta.dtype.itemsize
 
 
 def untyped_storage(self: Tensor) -> Any:
     """The bytes under the tensor and its views."""
-    address(self)  # waits for bytes that are still on their way
+    if self.meta.__class__ is not Lazy:
+        self.ptr  # noqa: B018 (waits for bytes that are still on their way)
     kept = self._untyped  # type: ignore[attr-defined]
     if kept is None or kept._storage is not self.store:
         kept = self._untyped = UntypedStorage._of(self.store)  # type: ignore[attr-defined]

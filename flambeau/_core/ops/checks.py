@@ -160,8 +160,3 @@ def may_record(name: str, result: dtypes.dtype, *inputs: Tensor, real: bool = Fa
         raise RuntimeError(f"Autograd not support dtype: {dtypes.title(result)}, the result of {name}()")
     if real and result.is_complex and tape.recording(*inputs):
         raise RuntimeError(f"{name} does not support automatic differentiation for outputs with complex dtype.")
-
-
-def write_mask_needs(d: Any) -> bool:
-    """Whether a type can carry gradients."""
-    return d.kind in "fc"

@@ -15,7 +15,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..engine.fields import has
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
-from ..engine.plans import Compose, Plan
+from ..engine.plans import CALLS, Compose, Plan
 from ..errors import warn, warn_once
 from ..kernels import expr as E
 from ..kernels import host_values
@@ -663,29 +663,35 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-# of NumPy arrays that may be shared, by what `_key` gives: their dtype, and the layout
+# of NumPy arrays that may be shared, by what `_key` gives: their dtype, of which no other has the identity while it is kept, and the layout
 _layouts: dict[Any, tuple[Any, Meta]] = caches.cache(globals(), "_layouts")
 
 
-def _first_key(array: Any) -> bytes | None:
-    global _key, _place
-    _key, _place = host_values.array_heads()  # machine code, which importing does not load
-    return _key(array)
+_key: Callable[[Any], bytes | None] | None = None  # what an array is but its memory
 
 
-def _first_place(array: Any) -> int | None:
-    _first_key(array)
-    return _place(array)
+def _first_array(array: Any, layouts: dict[Any, tuple[Any, Meta]]) -> Tensor | None:
+    global _key, _from_array
+    _key = host_values.array_key()  # machine code, which importing does not load
+    _from_array = (CALLS.shares("flambeau_from_array", (id(np.ndarray),)) if _key is not None else None) or (lambda array, layouts: None)
+    return _from_array(array, layouts)
 
 
-_key: Callable[[Any], bytes | None] = _first_key  # what an array is but its memory; None where that is not known
-_place: Callable[[Any], int | None] = _first_place  # where an array's elements begin
+def _first_buffer(*given: Any) -> Tensor | None:
+    global _from_buffer
+    _from_buffer = CALLS.shares("flambeau_from_buffer", ()) or (lambda *given: None)
+    return _from_buffer(*given)
+
+
+# tensors on the memory of arrays and buffers whose layouts are known; None for others
+_from_array: Callable[[Any, dict[Any, tuple[Any, Meta]]], Tensor | None] = _first_array
+_from_buffer: Callable[[Any, tuple[Meta, int, int], Any, Any], Tensor | None] = _first_buffer
 
 
 def _address(array: Any) -> int:
     """Where a NumPy array's elements begin."""
-    found = _place(array)
-    return array.__array_interface__["data"][0] if found is None else found
+    found: int = array.__array_interface__["data"][0]
+    return found
 
 
 def _shared_layout(ndarray: Any) -> Meta:
@@ -701,7 +707,7 @@ def _shared_layout(ndarray: Any) -> Meta:
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
                          "memory.")
     m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
-    key = _key(ndarray)
+    key = None if _key is None else _key(ndarray)
     if key is not None and ndarray.flags.writeable:
         if len(_layouts) > 4096:
             _layouts.clear()
@@ -713,9 +719,8 @@ def _shared_layout(ndarray: Any) -> Meta:
 def from_numpy(ndarray: Any) -> Tensor:
     """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
     negative strides."""
-    found = _layouts.get(_key(ndarray))  # which keeps the array's dtype: no other has its identity
-    if found is not None:
-        return wrap(_place(ndarray) or 0, found[1], ndarray)
+    if not capture.active and (made := _from_array(ndarray, _layouts)) is not None:
+        return made
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     m = _shared_layout(ndarray)
@@ -784,9 +789,15 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made
 
 
+_spans: dict[Any, tuple[Meta, int, int]] = caches.cache(globals(), "_spans")  # by a call's arguments: layout, offset and size of the last buffer
+
+
 @op(method=False, learns=False)
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A one-axis CPU tensor over the memory of a Python buffer.  Raises ValueError when it does not fit."""
+    found = _spans.get((dtype, count, offset))
+    if found is not None and not capture.active and (made := _from_buffer(buffer, found, count, offset)) is not None:
+        return made.requires_grad_() if requires_grad else made
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -794,6 +805,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     if view.readonly:
         warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
                   "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
+    key = dtype, count, offset
     nbytes, step = view.nbytes, dtype.itemsize
     if nbytes == 0 or count == 0:
         raise ValueError(f"both buffer length ({nbytes}) and count ({count}) must not be 0")
@@ -807,7 +819,10 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
         raise ValueError(f"requested buffer length ({count} * {step} bytes) after offset ({offset} bytes) must not be greater "
                          f"than actual buffer length ({nbytes} bytes)")
     array = np.frombuffer(buffer, dtype.np, count, offset)
-    made = wrap(_address(array), meta((count,), None, dtype, CPU), array)
+    m = meta((count,), None, dtype, CPU)
+    if not view.readonly:
+        caches.keep(_spans, key, (m, offset, nbytes))
+    made = wrap(_address(array), m, array)
     return made.requires_grad_() if requires_grad else made
 
 

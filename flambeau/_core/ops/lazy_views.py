@@ -18,7 +18,7 @@ from ..engine.fields import has
 from ..engine.operation import any_lazy, layouts
 from ..engine.plans import under
 from ..kernels.expr import Expr
-from ..tensor import Lazy, Tensor, _new
+from ..tensor import Lazy, Tensor, _new, alias
 from . import complexes
 from .complexes import CONJ, imag, real, view_as_real
 from .table import TABLE, op
@@ -124,16 +124,21 @@ def turning(source: Any, conj: bool, neg: bool) -> Any:
 
 def shown(t: Tensor, conj: bool, neg: bool) -> Tensor:
     """A view of the conjugates, or the negatives, of a tensor's elements."""
-    had = bits(t)
-    r = _on_memory(t, None)
+    if t.meta.__class__ is Lazy:
+        had = bits(t)
+        conj, neg, r = had[0] ^ conj, had[1] ^ neg, _on_memory(t, None)
+    else:
+        had, r = (False, False), alias(t, t.meta, t.ptr)
+        if "_made" in t.__dict__:
+            r.__dict__["_made"] = t.__dict__["_made"]
     inplace.note_view(t if t.base is None else t.base, r)
     if t.node is not None and _grad.get():
-        r.node = turning(t.node, conj, neg)
-    return flag(r, had[0] ^ conj, had[1] ^ neg)
+        r.node = turning(t.node, conj ^ had[0], neg ^ had[1])
+    return flag(r, conj, neg)
 
 
 # --------------------------------------------------------------------------------------------------------------- operations
-@op(batch="pointwise", tangent="linear", sparse="values", learns=False)
+@op(batch="pointwise", tangent="linear", sparse="values", learns=False, own_view=True)
 def conj(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
     """The complex conjugate, a view: the elements are conjugated when they are read, and writes go through. A real tensor is its own."""
     if isinstance(input, Expr):  # type: ignore[unreachable]  # in a formula

@@ -29,7 +29,7 @@ _refused: set[Any] = set()
 
 
 def serves(kind: str, on_cpu: bool) -> bool:
-    """Whether `activated` may do "relu" or "gelu" (its tanh form) unasked.
+    """Whether `linear_with_activation` may do "relu" or "gelu" (its tanh form) unasked.
 
     cuBLASLt's max(x, 0) is 0 for NaN, so ReLU is only done there where that is allowed; the CPU's products have no GELU.
     """
@@ -37,7 +37,7 @@ def serves(kind: str, on_cpu: bool) -> bool:
     return level != NEVER and (kind == "relu" if on_cpu else level == ALL or kind == "gelu")
 
 
-def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: bool = False, level: int | None = None) -> Tensor | None:  # noqa: A002
+def linear_with_activation(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: bool = False, level: int | None = None) -> Tensor | None:  # noqa: A002
     """activation(input @ weight.T + bias) as one launch; None where that is not to be had, and nothing was done then.
 
     kind: "relu" or "gelu".  followed: the result goes to another layer.  level: instead of the switch's.
@@ -48,7 +48,7 @@ def activated(input: Tensor, weight: Tensor, bias: Tensor, kind: str, followed: 
         asked = (input.meta, weight.meta, bias.meta, kind)
         if asked in _refused:
             return None
-        made: Tensor | None = autocast.under("linear", activated, (input, weight, bias, kind, followed, level), {})
+        made: Tensor | None = autocast.under("linear", linear_with_activation, (input, weight, bias, kind, followed, level), {})
         if made is None:
             _refused.add(asked)
         return made
@@ -165,7 +165,7 @@ def _addmm_activation(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 
     from .matmul import addmm
     on_gpu = isinstance(input, Tensor) and input.meta.device.type != "cpu"
     if beta == 1 and alpha == 1 and all(isinstance(t, Tensor) for t in (input, mat1, mat2)) and len(mat1.meta.shape) == len(mat2.meta.shape) == 2:
-        made = activated(mat1, mat2.t(), input, "gelu" if use_gelu else "relu", level=ALL)
+        made = linear_with_activation(mat1, mat2.t(), input, "gelu" if use_gelu else "relu", level=ALL)
         if made is not None:
             return made
     before = addmm(input, mat1, mat2, beta=beta, alpha=alpha)

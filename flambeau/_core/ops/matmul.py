@@ -471,7 +471,7 @@ def _linear_back(node: Any, g: Tensor) -> Any:
 
 
 def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.Node:  # noqa: A002
-    """The node of a layer.  Its fourth edge, where it has one, leads past the activation that `input` comes from (`activated`)."""
+    """The node of a layer.  Its fourth edge, where it has one, leads past the activation that `input` comes from (`linear_with_activation`)."""
     n, edges = input.node, (input.node, weight.node, None if bias is None else bias.node)
     if n is not None and n[2] is _activation_back and not tape.anomaly.on:
         edges = (*edges, n[3][0])  # type: ignore[assignment]

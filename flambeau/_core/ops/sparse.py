@@ -14,7 +14,7 @@ from ..layout import Size, contiguous_strides
 from ..layout import numel as numel_of
 from ..runtime import caches
 from ..runtime.device import resolve
-from ..tensor import Tensor
+from ..tensor import Lazy, Tensor
 from . import table
 from .memory_format import layout as layout_class
 from .memory_format import sparse_coo, sparse_csr
@@ -50,12 +50,12 @@ def _meta(kind: Any, size: Size, d: dtypes.dtype, dev: Any, nbytes: int) -> Spar
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
     """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
     t = object.__new__(kind)
-    values = hooks.resolved(values)
+    if values.meta.__class__ is Lazy:
+        values = hooks.resolved(values)
     v = values.meta
     size = size if type(size) is Size else Size(size)
     t.meta, t.store, t.node, t.base = _meta(kind, size, v.dtype, v.device, v.nbytes), values.store, values.node, None
-    t.__dict__["_parts"] = (indices, values)
-    t.__dict__["_known"] = coalesced
+    t._parts, t._known = (indices, values), coalesced
     return t
 
 
@@ -83,6 +83,8 @@ class Sparse(Tensor):
 
     __slots__ = ()
     kind: layout_class = sparse_coo
+    _parts: tuple[tuple[Any, ...], Any]  # indices and values
+    _known: bool  # whether the indices are known to be sorted and each there once
 
     def __getattr__(self, name: str) -> Any:
         if name == "ptr":
@@ -96,21 +98,20 @@ class Sparse(Tensor):
 
     def _nnz(self) -> int:
         """How many elements are specified."""
-        return int(self.__dict__["_parts"][1].meta.shape[0])
+        return int(self._parts[1].meta.shape[0])
 
     @property
     def _value(self) -> Any:
-        return self.__dict__["_parts"][1]
+        return self._parts[1]
 
     @property
     def _index(self) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self.__dict__["_parts"][0]
-        return found
+        return self._parts[0]
 
     def _with(self, values: Any) -> Any:
         """The same places with other values."""
         return make(type(self), self._index, values, (*self.meta.shape[:len(self.meta.shape) - self.dense_dim()], *values.shape[1:]),
-                    self.__dict__["_known"])
+                    self._known)
 
     def _replace(self, other: Any) -> Any:
         """Takes over the parts of another: what writing in place comes to."""
@@ -121,11 +122,11 @@ class Sparse(Tensor):
 
     def dense_dim(self) -> int:
         """How many of the last dimensions each value has."""
-        return len(self.__dict__["_parts"][1].meta.shape) - 1
+        return len(self._parts[1].meta.shape) - 1
 
     def sparse_dim(self) -> int:
         """How many of the dimensions the indices tell."""
-        return len(self.meta.shape) - len(self.__dict__["_parts"][1].meta.shape) + 1
+        return len(self.meta.shape) - len(self._parts[1].meta.shape) + 1
 
     # ------------------------------------------------------------------------------------------------------- autograd
     @property
@@ -150,7 +151,7 @@ class Sparse(Tensor):
 
     def clone(self, *, memory_format: Any = None) -> Any:
         """A copy."""
-        return make(type(self), tuple(i.clone() for i in self._index), self._value.clone(), self.meta.shape, self.__dict__["_known"])
+        return make(type(self), tuple(i.clone() for i in self._index), self._value.clone(), self.meta.shape, self._known)
 
     # ------------------------------------------------------------------------------------------------ types and devices
     def to(self, *args: Any, **kwargs: Any) -> Any:
@@ -160,7 +161,7 @@ class Sparse(Tensor):
         if value is self._value:
             return self
         where = value.device
-        return make(type(self), tuple(i.to(where) for i in self._index), value, self.meta.shape, self.__dict__["_known"])
+        return make(type(self), tuple(i.to(where) for i in self._index), value, self.meta.shape, self._known)
 
     data = property(lambda self: self.detach())
 
@@ -216,7 +217,7 @@ class Sparse(Tensor):
         return self.to_dense().tolist()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuilt, (type(self).kind.name, self._index, self._value, tuple(self.meta.shape), self.__dict__["_known"])
+        return _rebuilt, (type(self).kind.name, self._index, self._value, tuple(self.meta.shape), self._known)
 
     def __deepcopy__(self, memo: Any) -> Any:
         if self.node is not None and self.node[0]:
@@ -294,7 +295,7 @@ class Coo(Sparse):
 
     def is_coalesced(self) -> bool:
         """Whether the indices are known to be sorted and each there once."""
-        return bool(self.__dict__["_known"])
+        return bool(self._known)
 
     def _coalesced_(self, coalesced: bool) -> Any:
         self.__dict__["_known"] = coalesced
@@ -437,10 +438,6 @@ def _tensor_of(x: Any, d: Any, dev: Any) -> Any:
     return _ops().tensor(x, dtype=d, device=dev)
 
 
-def _checked(given: bool | None) -> bool:
-    return checking() if given is None else given
-
-
 @table.op(method=False, learns=False)
 def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                       check_invariants: bool | None = None, is_coalesced: bool | None = None, pin_memory: bool = False) -> Any:
@@ -456,7 +453,7 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
         return _end(Coo, (_ops().zeros((len(shape), 0), dtype=dtypes.int64, device=made.device),), made, shape, True, requires_grad)
     v = _tensor_of(values, dtype, device)
     i = _tensor_of(indices, None, v.device)
-    checked = _checked(check_invariants)
+    checked = checking() if check_invariants is None else check_invariants
     if size is not None and not checked and i.meta.dtype is dtypes.int64:  # what most programs say
         shape, places, held = Size(size), i.meta.shape, v.meta.shape
         n = len(places) and places[0]
@@ -492,7 +489,10 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
 
 def _end(kind: Any, indices: Any, values: Any, shape: Any, coalesced: bool, requires_grad: bool) -> Any:
     """The new tensor: a leaf if it requires grad, else an operation on its values."""
-    values = values.detach().requires_grad_() if requires_grad else values if values.node is None else values.view_as(values)
+    if requires_grad:
+        values = values.detach().requires_grad_()
+    elif values.node is not None:
+        values = values.view_as(values)
     return make(kind, indices, values, shape, coalesced)
 
 
@@ -514,7 +514,7 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
     size = Size(size)
     if len(size) != 2 or crow.meta.numel != size[0] + 1:
         raise RuntimeError(f"crow_indices must have one entry more than rows: got {crow.shape[0]} for size {list(size)}")
-    if _checked(check_invariants):
+    if (checking() if check_invariants is None else check_invariants):
         from .sparse_checks import check_csr
         check_csr(crow, columns, size)
     return _end(Csr, (crow, columns), v, size, True, requires_grad)

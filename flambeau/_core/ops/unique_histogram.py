@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes, layout
 from ..autograd import tape
 from ..drivers.cpu import row_order
-from ..drivers.cpu.counting import edges
+from ..drivers.cpu.nonzero_histogram import edges
 from ..dtypes import bool_, float64, int64
 from ..kernels import expr as E
 from ..kernels.interpret import load, narrow_bfloat16, widen_bfloat16

@@ -191,14 +191,3 @@ def manual_seed(seed: int) -> Generator:
     for g in list(_defaults.values()):
         g.manual_seed(seed)
     return cpu
-
-
-def seed_cuda(seed: int, dev: device_class | None = None) -> None:
-    """Seeds the default generators of all GPUs, or of one."""
-    if dev is not None:
-        default(dev).manual_seed(seed)
-        return
-    for d, g in list(_defaults.items()):
-        if d.type == "cuda":
-            g.manual_seed(seed)
-

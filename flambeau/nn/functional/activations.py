@@ -9,7 +9,7 @@ from ..._core.kernels import expr as E
 from ..._core.ops.checks import of_kinds
 from ..._core.ops.elementwise import Pointwise
 from ..._core.ops.random import slopes as _slopes
-from .late import F
+from .lazy_functional import F
 
 _gated = Pointwise("glu", lambda a, b: a / (1.0 + E.exp(-b)), 2)
 _leaky = Pointwise("prelu", lambda x, w: E.where(x > 0.0, x, w * x), 2)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..._core import dtypes, ops
-from .late import F
+from .lazy_functional import F
 
 
 def _as_float_mask(mask: Any, name: str, like: Any) -> Any:

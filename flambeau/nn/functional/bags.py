@@ -6,7 +6,7 @@ from typing import Any
 
 from ..._core import dtypes, ops
 from ...autograd import no_grad
-from .late import F
+from .lazy_functional import F
 
 _ops: Any = ops
 

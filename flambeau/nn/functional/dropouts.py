@@ -8,7 +8,7 @@ from typing import Any
 from ..._core import ops
 from ..._core.engine.fields import has
 from ..._core.errors import warn
-from .late import F
+from .lazy_functional import F
 
 
 def _check(p: float) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
 from ..._core.ops.checks import of_kinds
-from .late import F
+from .lazy_functional import F
 from .reduction import chosen, reduced
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..._core.kernels import expr as E
 from ..._core.ops import autocast
 from ..._core.ops.elementwise import Pointwise, saved_tensor
 from ..._core.tensor import Tensor, alias, meta, new
-from .late import F
+from .lazy_functional import F
 from .recurrent_layers import Kind
 from .recurrent_layers import layer as whole_layer
 

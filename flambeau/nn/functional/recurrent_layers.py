@@ -19,7 +19,7 @@ from ..._core.ops.copies import contiguous, copy_into
 from ..._core.ops.elementwise import Pointwise, launcher
 from ..._core.runtime import caches, dispatch
 from ..._core.tensor import Tensor, alias, meta, new
-from .late import F
+from .lazy_functional import F
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

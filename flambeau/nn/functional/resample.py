@@ -22,7 +22,7 @@ from ..._core.ops.resampling import resized, sampled
 from ..._core.runtime import caches
 from ..._core.tensor import Meta
 from ...autograd import no_grad
-from .late import F
+from .lazy_functional import F
 
 Array = np.ndarray[Any, Any]
 _LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}

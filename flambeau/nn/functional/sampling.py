@@ -9,7 +9,7 @@ from ..._core import ops
 from ..._core.engine.fields import has
 from ..._core.ops.casts import in_float32
 from ..sizes import ntuple
-from .late import F
+from .lazy_functional import F
 
 
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:

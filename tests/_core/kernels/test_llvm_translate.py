@@ -92,9 +92,12 @@ last: ptr = None
 calls: i64 = 0
 
 def same(a: ptr, b: ptr) -> i1:
-    return a == b
+    last = a
+    calls = 0
+    return last == b
 
 def flambeau_f(o: ptr) -> ptr:
+    global last, calls
     calls += 1
     seen = last is not None and same(last, o)
     last = o

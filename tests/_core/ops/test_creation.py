@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import array
+import gc
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -349,3 +351,47 @@ def test_memory_of_others_becomes_an_array_of_ours():
 def test_numbers_that_do_not_fit(call, words):
     with pytest.raises(RuntimeError, match=words):
         call()
+
+
+def test_buffers_of_known_sizes_are_still_looked_at():
+    """The calls after the first, which machine code carries out."""
+    fb.zeros(2) + 1  # which loads it
+    raw = bytearray(16)
+    for _ in range(4):
+        t = fb.frombuffer(raw, dtype=fb.float32, count=3, offset=4)
+    t[0] = 2.5
+    assert raw[4:8] == np.float32(2.5).tobytes() and t.shape == (3,) and t.storage_offset() == 0
+    with pytest.raises(BufferError):  # its memory would move
+        raw.append(1)
+    del t
+    gc.collect()
+    raw.append(1)
+    assert fb.frombuffer(raw, dtype=fb.float32, count=3, offset=4).shape == (3,)  # of another size, where as many fit
+    with pytest.raises(ValueError, match="requested buffer length"):
+        fb.frombuffer(bytearray(12), dtype=fb.float32, count=3, offset=4)
+    with pytest.raises(TypeError):
+        fb.frombuffer(bytearray(16), dtype=fb.float32, count=3.0, offset=4)
+    assert fb.frombuffer(bytes(16), dtype=fb.float32, count=3, offset=4).tolist() == [0, 0, 0]  # with a warning, once
+    assert fb.frombuffer(bytearray(16), dtype=fb.float32, count=3, offset=4, requires_grad=True).requires_grad
+    with pytest.raises((ValueError, BufferError)):
+        fb.frombuffer(memoryview(bytearray(32))[::2], dtype=fb.float32, count=3, offset=4)
+
+
+def test_arrays_of_known_layouts_share_their_own_memory():
+    fb.zeros(2) + 1
+    arrays = [np.arange(6, dtype=np.float32).reshape(2, 3) + k for k in range(4)]
+    made = [fb.from_numpy(a) for a in arrays]
+    before = [sys.getrefcount(x) for x in arrays]
+    for a, t in zip(arrays, made):
+        a[0, 0] = -1
+        assert t.tolist() == a.tolist() and t.data_ptr() == a.ctypes.data
+    del made, t, a
+    assert [sys.getrefcount(x) for x in arrays] == [n - 1 for n in before]
+    frozen = arrays[0].copy()
+    frozen.flags.writeable = False
+    with pytest.warns(UserWarning, match="not writable"):
+        fb.from_numpy(frozen)
+    for part in (arrays[1].T, arrays[1][1:], arrays[1][:, 1:], arrays[1].view(np.recarray), arrays[1]):
+        for _ in range(2):
+            t = fb.from_numpy(part)
+            assert t.data_ptr() == part.ctypes.data and t.tolist() == part.tolist() and t.stride() == tuple(s // 4 for s in part.strides)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import flambeau as fb
 from flambeau._core.autograd import tape
-from flambeau._core.ops.linear_activation import activated, serves
+from flambeau._core.ops.linear_activation import linear_with_activation, serves
 from flambeau.autograd import gradcheck, gradgradcheck
 
 F = fb.nn.functional
@@ -61,8 +61,8 @@ def test_it_is_the_two_operations_to_the_bit(rows: int, width: int, out: int, d:
     x = x.t() if transposed else x
     w, b, g = (fb.tensor(rng.standard_normal(s), dtype=d) for s in ((out, width), (out,), (rows, out)))
     made, plain = ([t.detach().clone(memory_format=fb.preserve_format).requires_grad_() for t in (x, w, b)] for _ in range(2))
-    found, wanted = activated(*made, "relu", followed), F.relu(F.linear(*plain))
-    assert found is not None and activated(made[0][:5], *made[1:], "relu") is None  # few rows are two operations
+    found, wanted = linear_with_activation(*made, "relu", followed), F.relu(F.linear(*plain))
+    assert found is not None and linear_with_activation(made[0][:5], *made[1:], "relu") is None  # few rows are two operations
     assert fb.equal(found, wanted) and found.stride() == wanted.stride()
     found.backward(g)
     wanted.backward(g)
@@ -112,11 +112,11 @@ def test_none_where_there_is_no_such_launch(device: str) -> None:
         pytest.skip("a GPU has more")
     for size, kind, dtype in ((8, "gelu", fb.float32), (8, "relu", fb.float32), (128, "gelu", fb.float32), (128, "relu", fb.bfloat16)):
         x, w, b = (fb.ones(*s, dtype=dtype, device=device, requires_grad=True) for s in ((size, size), (size, size), (size,)))
-        assert activated(x, w, b, kind, True, 2) is None
+        assert linear_with_activation(x, w, b, kind, True, 2) is None
     x, w, b = (fb.ones(*s, device=device) for s in ((128, 128), (128, 128), (128,)))
-    assert activated(x, w, b, "relu", level=2).tolist() == [[129.0] * 128] * 128
+    assert linear_with_activation(x, w, b, "relu", level=2).tolist() == [[129.0] * 128] * 128
     for other in ((x, w, b.double()), (x, w[:, :3], b), (x, w, b[:5]), (x[0], w, b), (x, w[0], b), (x, w, b.expand(2, 128))):
-        assert activated(*other, "relu", level=2) is None
+        assert linear_with_activation(*other, "relu", level=2) is None
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -132,7 +132,7 @@ def test_products_of_the_cpu(device: str, dtype: Any, m: int, k: int, n: int) ->
     found = []
     for fused in (True, False):
         p, q, r, s, t = (fb.tensor(a, device=device, requires_grad=True) for a in (x, w, b, v, c))
-        y = activated(p, q, r, "relu") if fused else F.relu(F.linear(p, q, r))
+        y = linear_with_activation(p, q, r, "relu") if fused else F.relu(F.linear(p, q, r))
         assert y is not None and y.grad_fn.name() == "ReluBackward0"
         z = F.linear(y, s, t)
         layer: Any = z.node

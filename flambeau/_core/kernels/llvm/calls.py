@@ -32,10 +32,10 @@ A view whose base has a history already is left to the other function; so is a c
 from __future__ import annotations
 
 from .. import calls
-from . import arguments, sequence
+from . import arguments, sequence, sharing
 from .translate import translate
 
-NAMES = ("flambeau_call", "flambeau_call_knows")
+NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
 # what `flambeau_call_knows` is told, in order: the classes of tensors and storages, the variable that says whether operations are recorded, the function
 # that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, and what memory is given back
 # to that is somebody's
@@ -47,8 +47,9 @@ def text(places: dict[str, int]) -> str:
     """The IR. places: where slots lie: of a tensor `meta store ptr node base`, of a storage `version free kept address owner` (its meta, ptr and keep), of a
     meta `dtype`, of a dtype `kind`."""
     known = "".join(f"{name}: ptr = None\n" for name in KNOWS)
-    told = f"def flambeau_call_knows({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n" + "".join(f"    {name} = {name}_\n" for name in KNOWS)
-    return translate(known + told + arguments.WORD + sequence.STEPS + _OBJECTS + _RESULTS + _CALL,
+    told = f"def flambeau_call_knows({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n    global {', '.join(KNOWS)}\n"
+    told += "".join(f"    {name} = {name}_\n" for name in KNOWS)
+    return translate(known + told + arguments.WORD + sequence.STEPS + _OBJECTS + _RESULTS + _CALL + sharing.text(),
                      {**arguments.LAYOUT, **_WHAT, **{name.upper(): place for name, place in places.items()}})
 
 

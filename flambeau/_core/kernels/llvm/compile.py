@@ -159,11 +159,6 @@ def to_object(ir: str) -> bytes:
     return bytes(_machine().emit_object(_parse(ir)))
 
 
-def assembly(ir: str) -> str:
-    """The machine code as text, to look at."""
-    return str(_machine().emit_assembly(_parse(ir)))
-
-
 def _parse(ir: str) -> Any:
     global compiled
     import llvmlite.binding as llvm

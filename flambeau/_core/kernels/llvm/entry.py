@@ -90,6 +90,7 @@ def flambeau_set_threads(self: ptr, given: ptr, n: i64) -> ptr:
 
 def flambeau_set_starter(self: ptr, given: ptr, n: i64) -> ptr:
     "set_starter(callable): what starts the workers when the first launch wants them (kept alive by the caller)"
+    global starter
     starter = ptr[given]
     init_sleep()
     return none()

@@ -31,6 +31,7 @@ tensor: ptr = None
 sizes: ptr = None
 
 def flambeau_key_knows(tensor_: ptr, sizes_: ptr) -> void:
+    global tensor, sizes
     tensor = tensor_
     sizes = sizes_
 

@@ -9,7 +9,6 @@ Each builtin's `self` is a bytes object of 64-bit words:
                           their strides in bytes: an array on memory that the owner keeps
   key(array)              the address of NumPy's array class: what an array is but its memory, as bytes: its type's address, whether it may be written,
                           sizes and strides.  None for another class's object
-  place(array)            the same: where an array's elements begin
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from __future__ import annotations
 from . import arguments
 from .translate import translate
 
-NAMES = ("flambeau_read", "flambeau_write", "flambeau_show", "flambeau_key", "flambeau_place")
-ALONE = frozenset(("flambeau_read", "flambeau_key", "flambeau_place"))  # those that take one argument
+NAMES = ("flambeau_read", "flambeau_write", "flambeau_show", "flambeau_key")
+ALONE = frozenset(("flambeau_read", "flambeau_key"))  # those that take one argument
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 # a dtype's kind of number and bytes; bfloat16 is the last
@@ -30,7 +29,7 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 def text() -> str:
     """The IR of all."""
-    return translate(arguments.NONE + _READ + _WRITE + _ARRAYS, arguments.LAYOUT)
+    return translate(arguments.NONE + _READ + _WRITE + ARRAY_KEY + _ARRAYS, arguments.LAYOUT)
 
 
 _READ = """
@@ -144,6 +143,19 @@ def flambeau_write(self: ptr, given: ptr, n: i64) -> ptr:
 """
 
 # PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
+ARRAY_KEY = """
+def array_key(o: ptr) -> ptr:
+    axes = 8 * i64(i32[o + 24])
+    made = PyBytes_FromStringAndSize(None, 2 * axes + 16)
+    if made is not None:
+        to = made + DATA
+        i64[to] = i64[o + 56]
+        i64[to + 8] = unsigned(i32[o + 64] & 1024)
+        memcpy(to + 16, ptr[o + 32], axes)
+        memcpy(to + 16 + axes, ptr[o + 40], axes)
+    return made
+"""
+
 _ARRAYS = """
 def flambeau_show(self: ptr, given: ptr, n: i64) -> ptr:
     words = self + DATA
@@ -165,19 +177,6 @@ def flambeau_show(self: ptr, given: ptr, n: i64) -> ptr:
         return None
     return array
 
-def flambeau_place(self: ptr, o: ptr) -> ptr:
-    return PyLong_FromUnsignedLongLong(i64[o + 16]) if ptr[o + 8] == ptr[self + DATA] else none()
-
 def flambeau_key(self: ptr, o: ptr) -> ptr:
-    if ptr[o + 8] != ptr[self + DATA]:
-        return none()
-    axes = 8 * i64(i32[o + 24])
-    made = PyBytes_FromStringAndSize(None, 2 * axes + 16)
-    if made is not None:
-        to = made + DATA
-        i64[to] = i64[o + 56]
-        i64[to + 8] = unsigned(i32[o + 64] & 1024)
-        memcpy(to + 16, ptr[o + 32], axes)
-        memcpy(to + 16 + axes, ptr[o + 40], axes)
-    return made
+    return array_key(o) if ptr[o + 8] == ptr[self + DATA] else none()
 """

@@ -80,6 +80,7 @@ def flambeau_attribute(self: ptr, given: ptr) -> ptr:
     return PyObject_CallOneArg(other, given)
 
 def flambeau_give_back(self: ptr, nothing: ptr) -> ptr:
+    global append
     taker = ptr[self + TAKER]
     given = ptr[self + GIVEN]
     if taker is not None and given is not None:
@@ -98,5 +99,6 @@ def flambeau_give_back(self: ptr, nothing: ptr) -> ptr:
     return none()
 
 def flambeau_ignore(object: ptr) -> void:
+    global ignored
     ignored = object
 """

@@ -3,6 +3,7 @@
     total: i64 = 0                                    # a variable of the module
 
     def flambeau_first(self: ptr, given: ptr, n: i64) -> ptr:   # other names are seen in this module only
+        global total
         if n == 0 or not ptr[given]:                  # `and`, `or`, `not`, and `is None` for a null pointer
             return PyErr_Occurred()                   # functions of CPython and C are declared by `_API`
         for k in range(n):
@@ -12,9 +13,9 @@
 Types are ptr, i1, i8, i16, i32, i64, float and double; a whole number takes that of what it meets (else i64), True and False are i1, None is a
 pointer.  Whole numbers are signed, but for >>.  ``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1
 with zeros), or cut; ``unsigned(x)`` is an i64, wider with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns,
-``call(type, f, ...)`` calls a pointer, a text is a pointer to its bytes and a 0.  A name that begins with Py or _Py, and is no function, is the address of
-CPython's object of that name.  A function whose body is ``...`` stands in another text of the module.  What ``(name := x)`` names may not be named
-before, but in a condition's first part.
+``call(type, f, ...)`` calls a pointer, which a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or
+_Py, and is no function, is the address of CPython's object of that name.  A function whose body is ``...`` stands in another text
+of the module.  What ``(name := x)`` names may not be named before, but in a condition's first part.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ ptr PyObject_GetAttr(ptr, ptr); i32 PyObject_RichCompareBool(ptr, ptr, i32); i64
 ptr PyDict_GetItemWithError(ptr, ptr); i32 PyDict_SetItem(ptr, ptr, ptr); ptr PyWeakref_NewRef(ptr, ptr)
 ptr PyList_New(i64); i32 PyList_Append(ptr, ptr); i64 PyList_Size(ptr); ptr PyList_GetItem(ptr, i64); i32 PyList_SetItem(ptr, i64, ptr)
 ptr PyList_AsTuple(ptr); ptr PyTuple_New(i64); i32 PyTuple_SetItem(ptr, i64, ptr); i64 PyTuple_Size(ptr); ptr PyTuple_GetItem(ptr, i64)
-ptr PyUnicode_InternFromString(ptr); ptr PyBytes_FromStringAndSize(ptr, i64); ptr memcpy(ptr, ptr, i64); i32 memcmp(ptr, ptr, i64)
+ptr PyUnicode_InternFromString(ptr); ptr PyCapsule_New(ptr, ptr, ptr); i32 PyCapsule_IsValid(ptr, ptr); ptr PyCapsule_GetPointer(ptr, ptr)
+i32 PyGILState_Ensure(); void PyGILState_Release(i32); i32 Py_IsInitialized(); ptr PyMem_RawMalloc(i64); void PyMem_RawFree(ptr); ptr PyErr_NoMemory()
+i32 PyObject_GetBuffer(ptr, ptr, i32)
+void PyBuffer_Release(ptr); ptr PyMemoryView_FromObject(ptr); ptr PyBytes_FromStringAndSize(ptr, i64); ptr memcpy(ptr, ptr, i64); i32 memcmp(ptr, ptr, i64)
 """
 _DECLARED = {name: (result, args.replace(" ", "").split(",") if args else [])
              for result, name, args in re.findall(r"(\w+) (\w+)\(([^)]*)\)", _API)}
@@ -110,6 +114,7 @@ class _Function:
         self.module, self.tree = module, tree
         self.result, kinds = module.signatures[tree.name]
         self.scope: Scope = {a.arg: Value(t, "%" + a.arg) for a, t in zip(tree.args.args, kinds, strict=True)}
+        self.globals = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
         self.lines: list[str] = []
         self.count = 0
         self.current, self.open = "entry", True  # the block being written, and whether it has no end yet
@@ -175,8 +180,10 @@ class _Function:
     def wrong(self, node: ast.AST, why: str = "") -> NoReturn:
         raise SyntaxError(f"{self.tree.name}, line {getattr(node, 'lineno', '?')}: {why or 'a ' + type(node).__name__} in {ast.unparse(node)!r}")
 
-    def do_Pass(self, node: ast.Pass) -> None:
+    def do_Pass(self, node: ast.stmt) -> None:
         pass
+
+    do_Global = do_Pass  # see `globals`
 
     def do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
@@ -197,7 +204,7 @@ class _Function:
             self.lines.append(f"  store {kind} {self.typed(value, kind, target)}, ptr {at.name}, align 1")
         elif not isinstance(target, ast.Name):
             self.wrong(target)
-        elif target.id in self.module.variables:
+        elif target.id in self.globals:
             kind = self.module.variables[target.id]
             self.lines.append(f"  store {kind} {self.typed(value, kind, target)}, ptr @{target.id}")
         else:
@@ -323,6 +330,8 @@ class _Function:
             return Value(module.variables[name], self.op(f"load {module.variables[name]}, ptr @{name}"))
         if name in module.constants:
             return Value("", str(module.constants[name]))
+        if name in module.signatures:
+            return Value("ptr", "@" + name)
         return module.object(name) if re.match("_?Py", name) else self.wrong(node, "an unknown name")
 
     def of_NamedExpr(self, node: ast.NamedExpr) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class _Late:
+class _LazyFunctional:
     """Stands for the package where importing it would run in a circle, or before the operation table is full."""
 
     def __getattr__(self, name: str) -> Any:
@@ -15,4 +15,4 @@ class _Late:
         return found
 
 
-F = _Late()
+F = _LazyFunctional()
