@@ -46,7 +46,8 @@ class GpuQueue:
         self.stream.wait_stream(gpus.current_stream(self.device))
         addresses = tuple(t.data_ptr() for t in memory)
         job, carry_out = self._job(what, line, start, addresses, shared)
-        made = dispatch.require(self.device, Collective(name, carry_out, wrote, sum(t.nbytes for t in memory)))
+        made = dispatch.require(self.device, Collective(name, carry_out, wrote, sum(t.nbytes for t in memory), self.lane.comm.size,
+                                                         max((t.nbytes for t in memory), default=0)))
         with self.stream:  # an empty tensor has no address that a launch may have
             dispatch.bind(self.device, made)(*[a for a in addresses if a])
         for t in memory:

@@ -264,3 +264,19 @@ def test_a_faster_gpu_is_predicted_to_be_faster() -> None:
 def test_real_gpus_have_no_virtual_clock() -> None:
     with torch.simulate(gpus=1), pytest.raises(ValueError, match="cuda"):
         simulated.clock("cpu")
+
+
+def test_collectives_take_what_a_ring_does() -> None:
+    h200 = MODELS["H200"]
+    whole = 124_439_808 * 4  # GPT-2's gradients in float32
+    bandwidth = 2 * 7 / 8 * whole / 450e9
+    assert abs(clock.collective_seconds(h200, "all_reduce", whole, 8) / bandwidth - 1) < 0.05
+    buckets, cap = [], 25 << 20
+    while whole:
+        buckets.append(min(whole, cap))
+        whole -= buckets[-1]
+    found = sum(clock.collective_seconds(h200, "all_reduce", b, 8) for b in buckets)
+    assert abs(found / (bandwidth + len(buckets) * 14 * clock.HOP) - 1) < 1e-9  # a bucket goes around in 14 hops
+    assert clock.collective_seconds(h200, "all_gather", 1 << 30, 8) == pytest.approx(clock.collective_seconds(h200, "all_reduce", 1 << 30, 8) / 2)
+    assert clock.collective_seconds(h200, "all_reduce", 1 << 30, 1) == clock.KERNEL
+    assert clock.collective_seconds(MODELS["L4"], "broadcast", 1 << 30, 2) == pytest.approx(clock.HOP + (1 << 30) / 31.5e9)  # by PCIe

@@ -21,6 +21,7 @@ LAUNCH = 4e-6  # the host's time for one call that queues work: a few microsecon
 KERNEL = 2e-6  # an empty kernel, from start to end, on data-centre GPUs
 COPY = 8e-6  # set-up of a copy over a link
 PAGEABLE = 8e9  # bytes a second through the driver's own staging buffer, reported for H100 hosts; pinned gets the link
+HOP = 1e-6  # from one GPU to the next in a ring, before the first byte is there
 HOST = 25e9  # bytes a second that several threads of a server copy within host memory
 _LIBRARY = ("matmul", "mm", "bmm", "addmm", "linear", "conv", "attention", "gemm", "dot")
 _HALF = ("float16", "bfloat16", "f16", "bf16", "half")
@@ -73,6 +74,21 @@ def copy_seconds(model: Model, path: str, nbytes: int, pinned: bool, peer: Model
         link = min(model.nvlink, other.nvlink) or min(model.pcie, other.pcie)
         return COPY + nbytes / (link * 1e9)
     return 2 * COPY + nbytes / (model.pcie * 1e9) + nbytes / (other.pcie * 1e9)
+
+
+def collective_seconds(model: Model, kind: str, nbytes: int, size: int) -> float:
+    """The predicted time of a collective of `size` GPUs of one model in a ring, from when the last of them is there.
+
+    nbytes: of the whole, as of `specs.Collective`.  Sums of all go around twice, in parts of 1 / size; what every rank gives or gets a part of, once;
+    a broadcast or a sum for one goes through all ranks as a stream.
+    """
+    if size < 2:
+        return KERNEL
+    rate = (model.nvlink or model.pcie) * 1e9
+    around = size - 1
+    steps, moved = {"all_reduce": (2 * around, 2 * around / size * nbytes), "broadcast": (around, nbytes), "reduce": (around, nbytes)}.get(
+        kind, (around, around / size * nbytes))
+    return max(KERNEL, steps * HOP + moved / rate)
 
 
 # ------------------------------------------------------------------------------------------------------------- engines

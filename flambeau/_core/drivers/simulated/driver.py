@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError
+from ...kernels.specs import Collective
 from ..cpu import backend
 from ..interface import Driver, Properties
 from ..pages import map_pages, unmap_pages
@@ -43,7 +44,7 @@ class _Event:
 
 
 class _Device:
-    __slots__ = ("index", "model", "memory", "queues", "error", "dead", "peers", "compute", "incoming", "outgoing")
+    __slots__ = ("index", "model", "memory", "queues", "error", "dead", "peers", "compute", "incoming", "outgoing", "link")
 
     def __init__(self, index: int, what: Model, capacity: int) -> None:
         self.index, self.model, self.memory = index, what, Arena(capacity)
@@ -53,6 +54,7 @@ class _Device:
         self.peers = {index}
         self.compute = (clock.Engine("compute"),)
         self.incoming, self.outgoing = (clock.Engine("copy in"),), (clock.Engine("copy out"),)
+        self.link = (clock.Engine("link"),)  # between GPUs of several processes
 
 
 class SimulatedDriver(Driver):
@@ -187,6 +189,11 @@ class SimulatedDriver(Driver):
     def launch(self, stream: Queue, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         d = self._devices[stream.device]
         what = d.model
+        spec = prepared.keep
+        if type(spec) is Collective:
+            seconds = clock.collective_seconds(what, spec.name, spec.whole, spec.size)
+            self._submit(stream, Launch(prepared, args), seconds, seconds, d.link)
+            return
         price = self._costs.get((prepared, what))
         if price is None:
             price = clock.kernel_seconds(what, prepared), clock.kernel_busy(what, prepared)
