@@ -65,6 +65,7 @@ _lazy("_core.runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("trace", "trace_model Progress")
 _lazy("_core.compile.captured", "capture")
+_lazy("_core.compile.compiled", "compile")
 _lazy("_core.compile.explain", "explain")
 _lazy("_core.runtime.ledger", "transfers")
 _lazy("_core.runtime.guard", "transfer_guard")
@@ -101,7 +102,7 @@ _lazy("_core.runtime.streams", "Stream Event")
 _lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
 _lazy("_core.ops.printing", "set_printoptions")
 _lazy("_core.ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero
- get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads compile
+ get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads
  set_float32_matmul_precision get_float32_matmul_precision is_same_size broadcast_shapes typename
  is_anomaly_check_nan_enabled""")
 

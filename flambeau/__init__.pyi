@@ -87,6 +87,7 @@ from ._core.runtime.device import device as _device
 from ._core.tensor import Tensor as Tensor
 from .trace.record import Trace as _Trace
 from ._core.compile.captured import capture as capture
+from ._core.compile.compiled import compile as compile
 from ._core.compile.explain import explain as explain
 from ._core.errors import AcceleratorError as AcceleratorError
 from ._core.errors import OutOfMemoryError as OutOfMemoryError
@@ -135,7 +136,6 @@ from ._core.ops.memory_format import strided as strided
 from ._core.ops.printing import set_printoptions as set_printoptions
 from ._core.ops.queries import as_strided_ as as_strided_
 from ._core.ops.queries import broadcast_shapes as broadcast_shapes
-from ._core.ops.queries import compile as compile
 from ._core.ops.queries import detach_ as detach_
 from ._core.ops.queries import frobenius_norm as frobenius_norm
 from ._core.ops.queries import get_device as get_device

@@ -1,4 +1,4 @@
-"""torch.compiler: accepted; functions run as they are until the whole-step compiler lands."""
+"""torch.compiler: what programs say to `compile`, whose functions need to be told nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 def compile(*args: Any, **options: Any) -> Any:  # noqa: A001 (PyTorch's name)
     """`flambeau.compile`."""
-    from ._core.ops.queries import compile as accept
-    return accept(*args, **options)
+    from ._core.compile.compiled import compile as compiled
+    return compiled(*args, **options)
 
 
 def is_compiling() -> bool:

@@ -434,7 +434,7 @@ class Module(Stateful):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """`flambeau.compile` of this Module's calls, in place."""
-        from .._core.ops.queries import compile as compiled
+        from .._core.compile.compiled import compile as compiled
         compiled(self, *args, **kwargs)
 
     def train(self: T, mode: bool = True) -> T:

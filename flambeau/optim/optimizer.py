@@ -379,6 +379,49 @@ class FormulaOptimizer(Optimizer):
                 updates.run()
         return loss
 
+    def _reads(self, run: Any, closure: Any = None) -> str | None:
+        """Tells a run of `compile` what a step depends on. Returns why it cannot be known."""
+        if closure is not None or not self.renews or not type(self).__module__.startswith(__name__.partition(".")[0]):
+            return f"a step of {type(self).__name__} is not known"
+        g, space = run.guards, self.__dict__
+        if space.get("_opt_called") is not True:
+            return "it is the optimizer's first step"
+        g.shape(self, space)
+        for name in ("_opt_called", "param_groups", "state", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"):
+            g.part(space, name, space[name])
+        for hooks in (_global_pre_hooks, _global_post_hooks, self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks):
+            g.empty(hooks)
+            if hooks:
+                return "the optimizer has hooks"
+        g.attribute(type(self), "_update", type(self)._update)
+        g.elements(self.param_groups)
+        for group in self.param_groups:
+            g.elements(group["params"])
+            g.part(group, "params", group["params"])
+            if not g.options({k: v for k, v in group.items() if k != "params"}, group, ("lr",)):
+                return "an option of the optimizer is an object"
+            steps: dict[float, dict[str, Any]] = {}  # the first state of each number of steps
+            for p in group["params"]:
+                run.gradient(p)
+                state = self.state.get(p)
+                if p.grad is not None and type(p.grad) is not Tensor:
+                    return f"a gradient is a {type(p.grad).__name__}"
+                g.part(self.state, p, self.state.get(p, run.ABSENT))
+                if p.grad is None or state is None:
+                    continue
+                g.line(("length", id(state)), f"len({g.name(state)}) == {len(state)}")
+                for key, value in state.items():
+                    if isinstance(value, Tensor):
+                        run.tensor(value)
+                        g.part(state, key, value)
+                    elif key != "step" or type(value) is not float:
+                        return f"the optimizer's state has a {type(value).__name__}"
+                    elif steps.setdefault(value, state) is not state:
+                        g.line(("step", id(state)), f"{g.name(state)}['step'] == {g.name(steps[value])}['step']")
+        return None
+
+    step.__reads__ = _reads  # type: ignore[attr-defined]
+
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
         """Updates one parameter, or has `Updates` do it. `memo` lasts for one step of one group: what all its parameters share

@@ -83,11 +83,12 @@ def test_the_accelerator_is_the_gpus_there_are() -> None:
         assert a.memory_allocated() == 0
 
 
-def test_compile_and_jit_give_back_what_they_get() -> None:
+def test_compile_and_jit_run_what_they_get() -> None:
     def f(x: int) -> int:
         return x + 1
 
-    assert torch.compile(f) is f and torch.compiler.disable(f) is f and not torch.compiler.is_compiling()
+    assert torch.compile(f)(1) == 2 and torch.compile(f, backend="eager") is f and torch.compile(f, disable=True) is f
+    assert torch.compiler.disable(f) is f and not torch.compiler.is_compiling()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         torch.jit._warned = False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Owner = tuple[str, int]
 _FAR = 1 << 62
 # Library routines whose outputs come first and are all that they write. Of others it is not known: they may write wherever they are given an address.
-_DECLARED = ("matmul_", "convolution_", "depthwise_", "attention")
+DECLARED = ("matmul_", "convolution_", "depthwise_", "attention")
 
 
 class Access:
@@ -215,7 +215,7 @@ class Graph:
 
     def _of_routine(self, s: Launch) -> list[Access]:
         found = []
-        known = s.prepared.name.startswith(_DECLARED) and not s.prepared.beside
+        known = s.prepared.name.startswith(DECLARED) and not s.prepared.beside
         for k, x in enumerate(s.args):
             if not _is_address(x) or (isinstance(x, int) and (k, x) not in s.addresses()):
                 continue

@@ -7,13 +7,14 @@ What it gives is allocated anew at each replay. Everything else that it touches 
 from __future__ import annotations
 
 import sys
+from ctypes import memmove
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..engine.plans import Text, maker
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, cpu_memory, dispatch
-from ..tensor import Storage, Tensor, alias, storage
+from ..tensor import NO_FREE, Storage, Tensor, alias, storage
 from .owners import Living
 from .record import Ask, Launch, Recording, Refused, Slot
 from .trees import Leaf, put
@@ -47,12 +48,12 @@ class Shown:
 class Planned:
     """A record whose memory is known.
 
-    operands: the layouts and addresses of the tensors that it was given.  tree, results: what it gave, its tensors as `Shown`.
+    operands: the layouts and addresses of the tensors that it was given.  held: see `_only_results`.  tree, results: what it gave, its tensors as `Shown`.
     steps: those of the recording with `Spot`s where an address is another one at each replay.  kept: the storages that it touches and does not
     own; claimed: the blocks that are its own; fresh: storages, by identity, that are made anew at each replay.
     """
 
-    def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown]) -> None:
+    def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown], held: dict[int, int] | None = None) -> None:
         recording.used()
         self.sources, self.tree, self.results = recording.sources, tree, results
         self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
@@ -65,7 +66,7 @@ class Planned:
         self.left: set[int] = set()  # those of `kept` that the step itself made, such as gradients
         self.written: dict[int, tuple[Storage, int]] = {}  # how often each storage that lives on was written
         before = recording.before
-        self.fresh = _only_results(results, {id(s) for s in before})
+        self.fresh = _only_results(results, {id(s) for s in before}, held or {})
         stores = {id(r.store): r.store for r in results}
         self.metas = [stores[number].meta for number in self.fresh]  # of the storages that are made anew
         after = Living()
@@ -139,9 +140,9 @@ class Planned:
         return address
 
 
-def _only_results(results: list[Shown], old: set[int]) -> dict[int, int]:
-    """The new storages, by identity, that nobody but these holds: with their numbers."""
-    counts: dict[int, int] = {}
+def _only_results(results: list[Shown], old: set[int], held: dict[int, int]) -> dict[int, int]:
+    """The new storages, by identity, that nobody but these holds: with their numbers.  held: how many of the caller's tensors hold each."""
+    counts = dict(held)
     for r in results:
         counts[id(r.store)] = counts.get(id(r.store), 0) + 1
     found: dict[int, int] = {}
@@ -172,7 +173,9 @@ class _Writer(Text):
     def function(self) -> Callable[..., Any]:
         plan = self.plan
         given = ", ".join(f"a{i}" for i in range(len(plan.operands)))
-        head = [f"  s{i} = storage({self.constant(m)}); p{i} = s{i}.ptr" for i, m in enumerate(plan.metas)]
+        left = {s for n, s in plan.kept.items() if n in plan.left}
+        head = [f"  if a{i}.store in left or a{i}.store.free is NO_FREE: a{i} = apart(a{i}, {i})" for i in range(len(plan.operands)) if left]
+        head += [f"  s{i} = storage({self.constant(m)}); p{i} = s{i}.ptr" for i, m in enumerate(plan.metas)]
         for s in self.steps:
             self.step(s)
         self.sequence()
@@ -186,7 +189,8 @@ class _Writer(Text):
         names = ", ".join(f"c{i}" for i in range(len(self.constants)))
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T = object.__new__, Tensor",
                  f" def call({given}):", *head, *body, *tail, f"  return {text}", " return call"]
-        space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong}
+        space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong, "left": left, "NO_FREE": NO_FREE,
+                 "apart": _Apart(plan, left)}
         made: Any = maker("\n".join(lines), space)(self.constants)
         made.plan = plan
         return made  # type: ignore[no-any-return]
@@ -276,6 +280,29 @@ class _Writer(Text):
         if not made:
             return self.constant(tree)
         return f"{self.constant(lambda *rs: put(tree, rs.__getitem__))}({', '.join(made)})"
+
+
+class _Apart:
+    """Arguments that lie in what a replay leaves behind, such as its own gradients of the last time, as copies: a replay makes those anew where they lay,
+    and has other values there before, while the function's own new ones lie elsewhere."""
+
+    def __init__(self, plan: Planned, left: set[Storage]) -> None:
+        self._spans = [(s.ptr, s.ptr + s.meta.nbytes) for s in left]
+        self._written = {x.number for s in plan.launches() for x in s.args[:s.prepared.outputs] if isinstance(x, Spot) and x.of == "a"}
+
+    def __call__(self, t: Tensor, number: int) -> Tensor:
+        old = t.store
+        start, end = old.ptr, old.ptr + old.meta.nbytes
+        if not any(start < stop and begin < end for begin, stop in self._spans):
+            return t
+        if number in self._written:
+            raise RuntimeError(f"capture: argument {number} lies in memory that an earlier call left behind, such as a gradient, and the function writes to "
+                               "it; pass a copy of it")
+        made = alias(t, t.meta, t.ptr)
+        made.store = new = storage(old.meta)
+        memmove(new.ptr, old.ptr, old.meta.nbytes)
+        made.ptr = new.ptr + t.ptr - old.ptr
+        return made
 
 
 def _wrong() -> None:

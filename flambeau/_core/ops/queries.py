@@ -131,33 +131,6 @@ def get_num_interop_threads() -> int:
     return found  # type: ignore[no-any-return]
 
 
-_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
-
-
-def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = None, mode: str | None = None,  # noqa: A001
-            options: Any = None, name: str | None = None, disable: bool = False, recompile_limit: int | None = None,
-            isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
-    """A function that gives, changes, raises and prints what `model` (a function or a Module) does, always: its Python runs at each call, as nothing is
-    skipped of which it is not known that it would do the same.  So it is `model` itself, and as fast; `flambeau.capture` skips Python by a contract.
-    Also a decorator, with or without options.
-
-    fullgraph, dynamic: accepted; there are no breaks, and every shape is served.  backend: a name of PyTorch's, or a function, which is not called.
-    Raises AssertionError for what cannot be called, RuntimeError for an unknown mode or backend, and for both a mode and options.
-    """
-    if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if mode is not None and mode not in _MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    if backend is not None and not callable(backend) and backend not in _BACKENDS:
-        raise RuntimeError(f"Invalid backend: {backend!r}, known are {', '.join(_BACKENDS)}, and functions")
-    if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
-    if not callable(model):
-        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
-    return model
-
-
 def is_conj(input: Any) -> bool:  # noqa: A002
     """Whether it is a view of conjugates, see `conj`."""
     _tensor("is_conj", input)

@@ -220,6 +220,43 @@ def test_a_write_is_seen_by_what_was_saved() -> None:
         y.sum().backward()
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_gradient_of_the_last_call_may_be_an_argument(wrapped: bool) -> None:
+    def steps(compiles: Any) -> list[Any]:
+        w, v = torch.linspace(-1, 1, 32, requires_grad=True), torch.linspace(0, 1, 32, requires_grad=True)
+
+        def f(x: Any, g: Any) -> Any:
+            w.grad = v.grad = None
+            y = (x * 2).exp() + (x * 3).tanh()  # scratch before the gradients are there
+            loss = (w * y + v * v * x).tanh().sum()
+            loss.backward()
+            return loss * g.sum(), g * 2
+        call, g, seen = compiles(f), torch.ones(32), []
+        for k in range(6):
+            seen.append([t.tolist() for t in call(torch.linspace(0, k + 1, 32), g)])
+            assert w.grad is not None
+            assert v.grad is not None
+            g = torch.from_numpy(w.grad.numpy()) if wrapped else (w.grad if k % 2 else v.grad)
+            seen.append(g.tolist())
+        return seen
+    assert steps(torch.capture) == steps(lambda f: f)
+
+
+def test_an_argument_that_was_left_behind_is_not_written_to() -> None:
+    w = torch.ones(8, requires_grad=True)
+
+    def f(x: Any, g: Any) -> Any:
+        w.grad = None
+        (w * x).sum().backward()
+        g.mul_(2)
+        return w.grad * 1
+    captured = torch.capture(f)
+    for _ in range(3):
+        captured(torch.ones(8), torch.ones(8))
+    with pytest.raises(RuntimeError, match="argument 1 lies in memory that an earlier call left behind"):
+        captured(torch.ones(8), w.grad)
+
+
 def test_memory_is_the_records_own_until_it_goes() -> None:
     f = lambda x: (((x * 2).cumsum(0) - 1).cumsum(0)).sqrt()  # noqa: E731
     g = torch.capture(f)

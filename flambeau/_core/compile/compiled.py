@@ -1,0 +1,495 @@
+"""`compile`: what a function does, with its Python left out where all that it read is as it was.
+
+The first calls of a kind are Python's.  Then one is run by a `Run`, which knows each read, and recorded. Where nothing was done that is not known,
+the record is fused and kept with its guards: later calls for which all of them hold replay it.  Everything else is called as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from sys import getrefcount
+from threading import Lock
+from time import perf_counter
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+from ..autograd import tape
+from ..engine.plans import maker
+from ..kernels.llvm import sequence as sequences
+from ..runtime import capture
+from ..tensor import NO_FREE, Tensor
+from . import trees
+from .graph import DECLARED
+from .guards import SPACE, modes, watched
+from .passes import shortened
+from .reads import ATOMS, Run
+from .record import Ask, Launch, Refused
+from .replay import Planned, Shown, Spot, bind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+AFTER = 3  # calls of Python's
+_TRIES = 3  # runs that learned nothing, or whose record was of no use, until the function is left to Python
+_RECORDS = 4  # of a function: each has memory of its own
+_KINDS = 64  # of calls
+_IDLE = 64  # calls on end of kinds that are left to Python, after which a function of which nothing is kept is left to it altogether
+_TIMED = 8  # replays that are held against Python's calls
+_NEVER = float("inf")
+MISS: Any = object()
+
+
+class Kept:
+    """A record with its guards: `call(args, kwargs)` gives the result, or MISS where it may not be replayed."""
+
+    def __init__(self, run: Run, given: _Given, result: Any) -> None:
+        recording = run.recording
+        inner = {id(t.store) for t in given.tensors}
+        if run.guards.crossed or any(id(s.store) in inner for s in run.seen.values()):
+            raise Refused("an argument, or its memory, is read elsewhere too")
+        if recording.others:
+            raise Refused("another thread launches work meanwhile")
+        found: list[Tensor] = []
+        tree = trees.taken(result, found)
+        self._check_tree(tree, run, result)
+        run.release()
+        new, self.parts = self._results(found, given, run)
+        _cut(new, {id(s.node) for s in run.seen.values()})
+        self.parts = [(*part[:3], new[part[1]].node) if part[0] == "new" else part for part in self.parts]
+        grads = {id(s): (s, s.node[1]) for s in run.seen.values() if s.node is not None and s.node[1] is not s.grad}
+        stores = {id(g.store): g for _, g in grads.values() if g is not None}
+        shown = [Shown(t.store, t.meta, t.ptr) for t in new]
+        held: dict[int, int] = {}
+        for t in new:
+            held[id(t.store)] = held.get(id(t.store), 0) + 1
+        self.plan = plan = Planned(recording, given.tensors, tuple(trees.Leaf(i) for i in range(len(new))), shown, held)
+        if any(id(r.store) not in plan.fresh for r in shown):
+            raise Refused("a result is a view of memory that lives on")
+        if plan.foreign or plan.left - set(stores) - set(plan.fresh):
+            raise Refused("it leaves memory behind")
+        if any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
+            raise Refused("it does work on a GPU")
+        self._check_order(plan)
+        self.versions = [t.store.version for t in new]
+        before = run.versions
+        inside = {id(t.store): i for i, t in enumerate(given.tensors)}
+        plan.written = {n: (s, s.version - before[n]) for n, s in plan.kept.items() if n in before and s.version != before[n]}
+        self.moved = [(i, d) for n, i in inside.items() if (d := given.tensors[i].store.version - before[n])]
+        self.grads = [(s.node, g, None if g is None else g.store.version) for s, g in grads.values()]
+        self._guard(run, plan, stores)
+        steps = shortened(plan)
+        plan.release(steps)
+        self.replay = bind(plan, steps)
+        self.tree = tree
+        self._function(run, plan, given)
+        plan.results = []
+
+    @staticmethod
+    def _check_tree(tree: Any, run: Run, result: Any) -> None:
+        def visit(x: Any) -> None:
+            if type(x) is trees.Leaf or type(x) in ATOMS:
+                return
+            if isinstance(x, (tuple, list)):
+                for part in x:
+                    visit(part)
+            elif type(x) is dict:
+                for key, part in x.items():
+                    visit(key)
+                    visit(part)
+            else:
+                raise Refused(f"it gives a {type(x).__name__}")
+        visit(tree)
+
+        def made(x: Any) -> None:
+            if type(x) in (list, dict) and not run.is_fresh(x):
+                raise Refused("it gives a container that lives on")
+            if isinstance(x, (tuple, list, dict)):
+                for part in x.values() if isinstance(x, dict) else x:
+                    made(part)
+        made(result)
+
+    @staticmethod
+    def _results(found: list[Tensor], given: _Given, run: Run) -> tuple[list[Tensor], list[Any]]:
+        """The new tensors among the results, their bases with them; and of each result where it comes from."""
+        new: list[Tensor] = []
+        number: dict[int, int] = {}
+
+        def place(t: Tensor) -> int:
+            if id(t) not in number:
+                if type(t) is not Tensor or not t.meta.plain or t.__dict__ or run.is_old(t):
+                    raise Refused(f"a result is a {type(t).__name__} that is not plain")
+                if t.node is not None and not spent(t.node):
+                    raise Refused("a result requires grad")
+                number[id(t)] = len(new)
+                new.append(t)
+            return number[id(t)]
+        parts: list[Any] = []
+        for t in found:
+            i = next((i for i, a in enumerate(given.tensors) if a is t), None)
+            if i is not None:
+                parts.append(("given", i))
+            elif run.is_old(t):
+                if id(t) not in run.seen:
+                    raise Refused("a result is a tensor of which nothing is known")
+                parts.append(("old", t))
+            else:
+                base = t.base
+                if base is not None and (base.base is not None or base.store is not t.store or t.node is not None or base.node is not None or (
+                        run.is_old(base))):
+                    raise Refused("a result is a view")
+                parts.append(("new", place(t), None if base is None else place(base)))
+        return new, parts
+
+    def _check_order(self, plan: Planned) -> None:
+        """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
+        def lasts(x: Any) -> bool:
+            return x.of == "a" if isinstance(x, Spot) else type(x) is int and (x in plan.streams or any(
+                k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for k in plan.kept.values()))
+        changed = False
+        for s in plan.steps:
+            if isinstance(s, capture.Read):
+                if changed:
+                    raise Refused("it checks arguments when it has changed something")
+            elif isinstance(s, Launch):
+                p = s.prepared
+                if changed and p.program is None and not sequences.native(p.entry):  # Python carries it out, and may raise
+                    raise Refused(f"it checks arguments ({p.name}) when it has changed something")
+                known = p.program is not None or (p.name.startswith(DECLARED) and not p.beside)
+                changed = changed or any(map(lasts, s.args[:p.outputs] if known else s.args))
+            else:
+                changed = changed or isinstance(s, Ask) or lasts(s.address)
+
+    def _guard(self, run: Run, plan: Planned, stores: dict[int, Tensor]) -> None:
+        """Guards of what the whole record says: gradients, and memory that is nobody's."""
+        g = run.guards
+        known = {id(s.store) for s in run.seen.values()}
+        for s in list(run.seen.values()):
+            if s.node is None or not (s.asked or run.passes):
+                continue
+            n = g.name(s.node)
+            if s.grad is None:
+                g.line(("grad", id(s)), f"{n}[1] is None")
+            elif id(s.grad) in run.seen or id(s.grad.store) in plan.kept:
+                g.tensor(s.grad)
+                known.add(id(s.grad.store))
+                g.line(("grad", id(s)), f"{n}[1] is {g.name(s.grad)}")
+            else:
+                g.line(("grad", id(s)), f"type({n}[1]) is Tensor and {n}[1].meta is {g.name(s.grad.meta)} and {n}[1].node is None")
+        for number, store in plan.kept.items():
+            if number not in known and number not in stores and number not in plan.written:
+                # a constant that operations keep: nobody has written to it
+                g.line(("constant", number), f"{g.name(store)}.version == {store.version}")
+        for _, t, _ in self.grads:
+            if t is not None:
+                c = g.name(t)
+                g.line(("left", id(t)), f"{c}.meta is {g.name(t.meta)} and {c}.store is {g.name(t.store)} and {c}.node is None and {c}.ptr == {t.ptr}")
+
+    def _function(self, run: Run, plan: Planned, given: _Given) -> None:
+        """Writes `call`."""
+        g = run.guards
+        self.limits: list[tuple[int, int]] = []
+        forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()]}
+        space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
+                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied}
+        owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
+        body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
+                *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
+                *[f"   if not ({t}): return MISS" for t in g.lines()],
+                *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
+                "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
+                f"  try: rs = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})", "  except Exception: return MISS",
+                *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version = {v}" for i, v in enumerate(self.versions) if v]]
+        # where a replay raises, nothing is changed yet: Python's call raises it
+        for n, t, version in self.grads:
+            body.append(f"  {g.name(n)}[1] = {g.name(t)}")
+            if t is not None:
+                body.append(f"  {g.name(t.store)}.version = {version}")
+        body += self._given_back(g)
+        body.append(f" def counts(): return [{', '.join(f'(rc({c}) - ({n}[1] is {c}), rc({s}))' for n, c, s in owned)}]")
+        names = ", ".join(f"c{i}" for i in range(len(g.constants)))
+        made: Any = maker("\n".join(["def make(constants):", f" {names}, = constants", *body, " return call, counts"]), space)
+        self.call, self._counts = made(g.constants)
+        if g.crossed:
+            raise Refused("an argument is read elsewhere too")
+
+    def settle(self) -> None:
+        """Notes how many hold the gradients that it writes anew: called when the run is gone and nobody else has seen them."""
+        self.limits[:] = self._counts()
+
+    def _given_back(self, g: Any) -> list[str]:
+        """The lines that give the result."""
+        lines: list[str] = []
+        names: list[str] = []
+        for k, part in enumerate(self.parts):
+            if part[0] == "given":
+                names.append(f"t{part[1]}")
+            elif part[0] == "old":
+                names.append(g.name(part[1]))
+            else:
+                names.append(f"rs[{part[1]}]")
+                if part[2] is not None:
+                    lines.append(f"  rs[{part[1]}].base = rs[{part[2]}]")
+                if part[3] is not None and k == next(j for j, p in enumerate(self.parts) if p[:2] == part[:2]):
+                    lines.append(f"  rs[{part[1]}].node = copied({g.name(part[3])})")
+        if type(self.tree) is trees.Leaf:
+            return [*lines, f"  return {names[self.tree.number]}"]
+        if not names and type(self.tree) in ATOMS:
+            return [*lines, f"  return {g.name(self.tree)}"]
+        return [*lines, f"  return put({g.name(self.tree)}, ({', '.join(names)},).__getitem__)" if names else f"  return put({g.name(self.tree)}, None)"]
+
+
+def spent(node: Any) -> bool:
+    """Whether a pass has been through a node and let go of what it kept, and of what all nodes behind it kept."""
+    seen: set[int] = set()
+    left = [node]
+    while left:
+        n = left.pop()
+        if n is None or id(n) in seen or n[0] == 0:
+            continue
+        seen.add(id(n))
+        if (n[4] is not None and n[2] not in tape.reusable) or (n[5] is not None and ("hooks" in n[5] or "pre" in n[5])):
+            return False
+        left += n[3]
+    return True
+
+
+class _Spent:
+    """Copies of nodes that a pass has been through: of the leaves behind them only these, by identity, are themselves."""
+
+    def __init__(self, leaves: set[int]) -> None:
+        self._leaves = leaves
+        self._made: dict[int, Any] = {}
+
+    def copy(self, node: Any) -> Any:
+        order, left = [], [node]
+        while left:
+            n = left.pop()
+            if n is not None and id(n) not in self._made:
+                if n[0] == 0:
+                    self._made[id(n)] = n if id(n) in self._leaves else tape.leaf()
+                else:
+                    self._made[id(n)] = made = copied(n)
+                    order.append(made)
+                    left += n[3]
+        for made in order:
+            made[3] = tuple([None if e is None else self._made[id(e)] for e in made[3]])
+        return self._made[id(node)]
+
+
+def _cut(results: list[Tensor], leaves: set[int]) -> None:
+    """Gives results nodes that hold no tensors of the step."""
+    graph = _Spent(leaves)
+    for t in results:
+        if t.node is not None:
+            t.node = graph.copy(t.node)
+
+
+def copied(node: Any) -> Any:
+    """A node like it, of its own."""
+    return [tape.next_seq(), *node[1:5], None if node[5] is None else dict(node[5])]
+
+
+class _Given:
+    """What a function is called with: `tensors`, and all else."""
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.count, self.names = len(args), tuple(kwargs)
+        self.values = (*args, *kwargs.values())
+        self.places = [i for i, x in enumerate(self.values) if type(x) is Tensor]
+        self.tensors: list[Tensor] = [self.values[i] for i in self.places]
+
+    @property
+    def fit(self) -> bool:
+        """Whether its tensors may be others at each call."""
+        return all(t.node is None and t.meta.plain and t.meta.device.type == "cpu" and not t.__dict__ and (t.base is None or t.base.node is None)
+                   for t in self.tensors) and _apart(self.tensors)
+
+    def key(self) -> Any:
+        """Calls of one kind."""
+        return (self.count, self.names, *[x.meta if type(x) is Tensor else (type(x), x) if type(x) in ATOMS else type(x) for x in self.values])
+
+    def unpacked(self) -> list[str]:
+        lines = [f"if len(args) != {self.count} or len(kwargs) != {len(self.names)}: return MISS"]
+        if self.count:
+            lines.append("".join(f"x{i}, " for i in range(self.count)) + "= args")
+        lines += [f"x{self.count + i} = kwargs[{name!r}]" for i, name in enumerate(self.names)]
+        return lines + [f"t{k} = x{i}" for k, i in enumerate(self.places)]
+
+    def tests(self, g: Any) -> list[str]:
+        found = []
+        for i, x in enumerate(self.values):
+            if i in self.places:
+                found.append(f"type(x{i}) is Tensor and x{i}.meta is {g.name(x.meta)} and x{i}.node is None and (x{i}.base is None or x{i}.base.node is None) "
+                             f"and x{i}.store not in taken and x{i}.store.free is not NO_FREE and not x{i}.__dict__")
+            elif type(x) in ATOMS and x == x:
+                found.append(f"x{i} is {g.name(x)} or (type(x{i}) is {g.name(type(x))} and repr(x{i}) == {repr(x)!r})")
+            else:
+                found.append(f"x{i} is {g.name(x)}")
+        n = len(self.places)
+        found += [f"t{i}.store is not t{j}.store" for j in range(n) for i in range(j)]
+        return found
+
+
+def _apart(tensors: Sequence[Tensor]) -> bool:
+    """Whether no two may share memory."""
+    return len({id(t.store) for t in tensors}) == len(tensors) and all(t.store.free is not NO_FREE for t in tensors)
+
+
+def pays(replay: float, python: float) -> bool:
+    """Whether a record is worth keeping, by the best times of both."""
+    return replay < python
+
+
+class _Kind:
+    """Calls of one kind: how many there were; the record that is on trial, and how long it and Python took at best.  why: why nothing was kept, each
+    time."""
+
+    __slots__ = ("calls", "python", "trial", "trials", "replay", "why")
+
+    def __init__(self) -> None:
+        self.calls = self.trials = 0
+        self.python = self.replay = _NEVER
+        self.trial: Kept | None = None
+        self.why: list[str] = []
+
+
+class Compiled:
+    """What `compile` knows of a function.
+
+    records: what is replayed, each of which says whether it may.  on: whether anything is still looked for.
+    """
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.records: list[Kept] = []
+        self.kinds: dict[Any, _Kind] = {}
+        self.on = True
+        self._idle = 0  # calls on end of kinds that are left to Python
+        self._lock = Lock()
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call for which no record holds."""
+        given = _Given(args, kwargs)
+        try:
+            kind = self.kinds.get(key := given.key())
+        except TypeError:
+            return self.f(*args, **kwargs)
+        if kind is None:
+            kind = _Kind()
+            if len(self.kinds) < _KINDS:
+                self.kinds[key] = kind
+        if len(kind.why) >= _TRIES or len(self.records) >= _RECORDS or len(self.kinds) >= _KINDS:
+            self._idle += 1
+            if not self.records and self._idle >= _IDLE:
+                self.on = False
+            return self.f(*args, **kwargs)
+        self._idle = 0
+        if watched() or not given.fit:
+            return self.f(*args, **kwargs)
+        kind.calls += 1
+        if kind.calls <= AFTER:
+            return self.f(*args, **kwargs)
+        if not self._lock.acquire(False):
+            return self.f(*args, **kwargs)
+        try:
+            if kind.trial is not None:
+                made = self._tried(kind, kind.trial, args, kwargs)
+                if made is not MISS:
+                    return made
+            return self._captured(kind, given, args, kwargs)
+        finally:
+            self._lock.release()
+
+    def _tried(self, kind: _Kind, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call while a record is on trial: each second one is Python's, and the faster of the two is kept."""
+        kind.trials += 1
+        since = perf_counter()
+        if kind.trials % 2:
+            made = self.f(*args, **kwargs)
+            kind.python = min(kind.python, perf_counter() - since)
+            return made
+        made = kept.call(args, kwargs)
+        if made is MISS:
+            kind.trial, kind.trials = None, 0
+            self._failed(kind, "what it reads is another at each call")
+            return MISS
+        kind.replay = min(kind.replay, perf_counter() - since)
+        if kind.trials >= 2 * _TIMED:
+            kind.trial, kind.trials = None, 0
+            if pays(kind.replay, kind.python):
+                self.records.append(kept)
+            else:
+                self._failed(kind, "Python is as fast", _TRIES)
+            kind.replay = kind.python = _NEVER
+        return made
+
+    def _failed(self, kind: _Kind, why: str, times: int = 1) -> None:
+        kind.why += [why] * times
+
+    def _captured(self, kind: _Kind, given: _Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(kind.why) >= _TRIES:
+            return self.f(*args, **kwargs)
+        run = Run(given.tensors)
+        with run:
+            result = run.callee(self.f)(*args, **kwargs)
+        kept = None
+        if not run.off:
+            try:
+                kept = Kept(run, given, result)
+            except (Refused, Exception) as error:  # whatever it is: the result is there, and only the record is lost
+                run.taint(str(error) or type(error).__name__)
+        why = run.why
+        del run
+        if kept is None:
+            self._failed(kind, str(why))
+        else:
+            kept.settle()
+            kind.trial = kept
+        return result
+
+
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
+
+
+def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = None, mode: str | None = None,  # noqa: A001
+            options: Any = None, name: str | None = None, disable: bool = False, recompile_limit: int | None = None,
+            isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
+    """A function that gives, changes, raises and prints what `model` does, always.  Where all that a call reads is known, and is as it was at an earlier
+    call with tensors of the same layouts, Python is left out, and the launches are fused as by `flambeau.capture`; where not, Python's code runs as it
+    is.  A Module is given back as it is.  Also a decorator, with or without options.
+
+    fullgraph, dynamic, mode, options: accepted; every shape is served.  backend: a name of PyTorch's, or a function, which is not called; with "eager",
+    or with `disable`, `model` is given back.
+    Raises AssertionError for what cannot be called, RuntimeError for an unknown mode or backend, and for both a mode and options.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if backend is not None and not callable(backend) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, known are {', '.join(_BACKENDS)}, and functions")
+    if model is None:
+        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+    if not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    if disable or backend == "eager" or callable(backend) or type(model) not in (FunctionType, MethodType):
+        return model
+    return _compiled(model)
+
+
+def _compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    if "__compiled__" in getattr(f, "__dict__", {}):
+        return f
+    state = Compiled(f)
+    records, slow = state.records, state.call
+
+    @functools.wraps(f)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        for kept in records:
+            made = kept.call(args, kwargs)
+            if made is not MISS:
+                return made
+        return slow(args, kwargs) if state.on else f(*args, **kwargs)
+    compiled.__compiled__ = state  # type: ignore[attr-defined]
+    return compiled

@@ -1,0 +1,158 @@
+"""What a step depended on, as one function that tells whether all of it is still so.
+
+Objects are held by identity: a guard says that an object still has the very part that was found there.  The roots (a function, its globals, its
+arguments) are guarded too, so that every object on the way is the one it was.
+"""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from operator import is_
+from typing import TYPE_CHECKING, Any
+
+from .. import dtypes
+from ..autograd import mode, saved, tape
+from ..engine import interpreters
+from ..runtime import backend_flags, caches, capture, provenance
+from ..runtime import device as devices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..tensor import Tensor
+
+ABSENT: Any = object()
+
+
+def modes() -> tuple[Any, ...]:
+    """What all operations follow besides their arguments."""
+    return (mode._grad.get(), mode._inference.get(), dtypes.get_default_dtype(), devices._thread.default, caches.renewed, backend_flags.turn,
+            saved._pairs.get(), provenance._on, interpreters._stack)
+
+
+def watched() -> bool:
+    """Whether somebody looks at launches or operations now, or keeps them from being repeated."""
+    return bool(capture.active or caches.world or capture.now.watched or tape.anomaly.on or capture.redrawing)
+
+
+class Guards:
+    """Conditions, each a line of Python over constants.
+
+    others: what is another one at each call, by identity.  crossed: whether one of those was found among what must stay as it is.
+    """
+
+    def __init__(self, others: Iterable[int] = ()) -> None:
+        self.others, self.crossed = frozenset(others), False
+        self.constants: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._lines: dict[Any, str] = {}
+        self._spaces: dict[int, Any] = {}
+
+    def name(self, x: Any) -> str:
+        """The name that a constant has in the lines."""
+        if x is None or x is True or x is False:
+            return str(x)
+        found = self._names.get(id(x))
+        if found is None:
+            self.crossed = self.crossed or self._holds(x)
+            found = self._names[id(x)] = f"c{len(self.constants)}"
+            self.constants.append(x)
+        return found
+
+    def _holds(self, x: Any) -> bool:
+        """Whether it is one of the others, or has one in what cannot change."""
+        return id(x) in self.others or (isinstance(x, (tuple, frozenset)) and any(map(self._holds, x)))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def _add(self, key: Any, line: str) -> None:
+        self._lines.setdefault(key, line)
+
+    def part(self, d: Any, key: Any, value: Any) -> None:
+        """A dict has this value under a key, or none (ABSENT)."""
+        k = repr(key) if type(key) in (str, int) else self.name(key)
+        if value is ABSENT:
+            self._add(("part", id(d), key), f"{k} not in {self.name(d)}")
+        else:
+            self._add(("part", id(d), key), f"{self.name(d)}[{k}] is {self.name(value)}")
+
+    def keys(self, d: Any) -> None:
+        """A dict has these keys and values and no others, in this order."""
+        if not d:
+            self._add(("keys", id(d)), f"not {self.name(d)}")
+            return
+        self._add(("keys", id(d)), f"len({self.name(d)}) == {len(d)} and all(map(is_, {self.name(d)}, {self.name(tuple(d))})) "
+                                   f"and all(map(is_, {self.name(d)}.values(), {self.name(tuple(d.values()))}))")
+
+    def elements(self, x: list[Any]) -> None:
+        """A list has these elements."""
+        self._add(("elements", id(x)), f"len({self.name(x)}) == {len(x)}" + (f" and all(map(is_, {self.name(x)}, {self.name(tuple(x))}))" if x else ""))
+
+    def element(self, x: list[Any], i: int) -> None:
+        """A list has this element at a place."""
+        self._add(("element", id(x), i), f"{self.name(x)}[{i}] is {self.name(x[i])}")
+
+    def empty(self, x: Any) -> None:
+        """Whether a container has anything in it."""
+        self._add(("empty", id(x)), f"{'' if x else 'not '}{self.name(x)}")
+
+    def shape(self, o: Any, space: Any) -> None:
+        """The class of an object, and the dict in which its attributes are."""
+        key, line = ("class", id(o)), f"{self.name(o)}.__class__ is {self.name(type(o))}"
+        if space is not None:
+            self._lines[key] = f"{line} and {self.name(o)}.__dict__ is {self.name(space)}"
+        else:
+            self._add(key, line)
+
+    def attribute(self, o: Any, name: str, value: Any) -> None:
+        """An attribute that is found without any Python."""
+        c = f"{self.name(o)}.{name}" if name.isidentifier() and not iskeyword(name) else f"getattr({self.name(o)}, {name!r})"
+        self._add(("attribute", id(o), name), f"{c} is {self.name(value)}" if value is not ABSENT else f"not hasattr({self.name(o)}, {name!r})")
+
+    def lacks(self, t: Any, name: str) -> None:
+        """A class, and those that it is derived from, have nothing under a name: an object's own attribute is found, or none."""
+        for c in t.__mro__:
+            if c is not object:
+                space = self._spaces.setdefault(id(c), vars(c))  # one for each class, as it makes another at each call
+                self._add(("lacks", id(c), name), f"{name!r} not in {self.name(space)}")
+
+    def cell(self, cell: Any) -> None:
+        """What a function's closure holds."""
+        try:
+            self.attribute(cell, "cell_contents", cell.cell_contents)
+        except ValueError:
+            self.attribute(cell, "cell_contents", ABSENT)
+
+    def tensor(self, t: Tensor) -> None:
+        """A tensor's layout, memory, and node."""
+        c = self.name(t)
+        self._add(("tensor", id(t)), f"{c}.meta is {self.name(t.meta)} and {c}.store is {self.name(t.store)} and {c}.ptr == {t.ptr} and "
+                                     f"{c}.store.ptr == {t.store.ptr} and {c}.node is {self.name(t.node)}"
+                                     + (f" and {c}.node[5] is None" if t.node is not None else "")
+                                     + f" and {c}.base is {self.name(t.base)}")
+
+    def options(self, values: dict[str, Any], d: dict[str, Any], free: tuple[str, ...]) -> bool:
+        """A dict has these values, numbers and texts, and `free` ones that may be other numbers. Gives False where they are something else."""
+        for k, v in values.items():
+            x = f"{self.name(d)}[{k!r}]"
+            if v is None or type(v) is bool:
+                self._add(("part", id(d), k), f"{x} is {v}")
+            elif k in free and type(v) in (int, float):
+                self._add(("part", id(d), k), f"type({x}) in (int, float)")
+            elif type(v) in (int, float, str) or (type(v) is tuple and all(type(part) in (int, float) for part in v)):
+                self._add(("part", id(d), k), f"type({x}) is {self.name(type(v))} and {x} == {self.name(v)}")
+            else:
+                return False
+        return True
+
+    def line(self, key: Any, line: str) -> None:
+        """Any condition."""
+        self._add(key, line)
+
+    def lines(self) -> list[str]:
+        """All conditions, as expressions over the constants."""
+        return list(self._lines.values())
+
+
+SPACE = {"is_": is_, "modes": modes, "watched": watched}

@@ -1,0 +1,150 @@
+"""What a run of a function knows afterwards, and what ends its knowing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau._core.compile.reads import Run
+
+LIST = [1.0, 2.0]
+
+
+def run_of(f: Any, *args: Any) -> tuple[Run, Any]:
+    run = Run([a for a in args if isinstance(a, torch.Tensor)])
+    with run:
+        made = run.callee(f)(*args)
+    return run, made
+
+
+class Point:
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    @property
+    def twice(self) -> float:
+        return self.x * 2
+
+    @classmethod
+    def unit(cls) -> Point:
+        return cls(1.0)
+
+    def __getitem__(self, i: int) -> float:
+        return self.x + i
+
+    def __iter__(self) -> Any:
+        return iter([self.x, self.twice])
+
+    def __len__(self) -> int:
+        return 2
+
+
+POINT = Point(3.0)
+
+
+def _knows(x: Any) -> Any:
+    p = Point(2.0)
+    p.x += 1
+    made = [p.x, *POINT]
+    made.append(POINT[1])
+    made.extend(v for v in LIST if v > 1)
+    d = {"a": made}
+    d["b"] = [len(POINT), len(made), sum(LIST), max(1, 2), str(1) + f"{made[0]:.1f}"]
+    for k, v in zip(d, [1, 2], strict=True):
+        if isinstance(x, torch.Tensor) and hasattr(POINT, "x") and not hasattr(POINT, "y") and k in d and "q" not in d:
+            x = x * v + getattr(POINT, "z", 4.0)
+    return x, d, POINT.unit().x, x.shape[0] if x.dim() == 1 else None
+
+
+def test_what_is_known() -> None:
+    run, made = run_of(_knows, torch.ones(3))
+    assert run.why is None
+    wanted = _knows(torch.ones(3))
+    assert torch.equal(made[0], wanted[0])
+    assert made[1:] == wanted[1:]
+    assert len(run.guards) > 10
+    assert len(run.recording.launches()) == 4
+
+
+class Odd:
+    def __getattribute__(self, name: str) -> Any:
+        return object.__getattribute__(self, name)
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __add__(self, other: Any) -> Any:
+        return 5
+
+
+ODD: Any = Odd()
+STEPS = iter([1, 2, 3, 4])
+BITS: Any = {1, 2}
+
+
+@pytest.mark.parametrize(("f", "why"), [
+    (lambda x: ODD.name if False else ODD.__class__, "loads __class__ of a Odd"),
+    (lambda x: 1 if ODD else 2, "tests a Odd"),
+    (lambda x: {ODD: 1}, "hashes"),
+    (lambda x: ODD + 1, "add on a Odd"),
+    (lambda x: [s + 1 for s in STEPS], "iterates over a list_iterator"),
+    (lambda x: [b + 1 for b in BITS], "looks through|iterates over a set"),
+    (lambda x: LIST.append(LIST.pop()), "list.(append|pop)"),
+    (lambda x: setattr(POINT, "x", 4.0), "changes a Point"),
+    (lambda x: x.tolist(), "values"),
+    (lambda x: 1 if x.sum() > 0 else 2, "values"),
+    (lambda x: x.grad, "gradient of an argument"),
+    (lambda x: torch.manual_seed(0), "calls"),
+    (lambda x: torch.tensor([1.0]).add_(x).numpy(), "NumPy"),
+    (lambda x: x._version, "looks at _version"),
+    (lambda x: sorted([ODD, ODD], key=id), "sorted"),
+])
+def test_what_ends_it(f: Any, why: str) -> None:
+    global STEPS
+    STEPS = iter([1, 2])
+    run, made = run_of(f, torch.ones(1))
+    assert run.why is not None
+    assert __import__("re").search(why, run.why), run.why
+    STEPS = iter([1, 2])
+    wanted = f(torch.ones(1))
+    assert type(made) is type(wanted)
+
+
+def test_an_exception_ends_it_and_passes() -> None:
+    def f(x: Any) -> Any:
+        raise ValueError("no")
+    run = Run([])
+    with pytest.raises(ValueError, match="no"), run:
+        run.callee(f)(1)
+    assert "ValueError" in str(run.why)
+    assert torch.ones(1).add(1).tolist() == [2.0]
+
+
+def test_a_change_of_mode_ends_it() -> None:
+    def f() -> None:
+        torch.set_grad_enabled(False)
+    try:
+        run, _ = run_of(f)
+        assert "how operations are carried out" in str(run.why)
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_gradients_that_are_only_asked_for_may_be_others() -> None:
+    p = torch.ones(2, requires_grad=True)
+    p.grad = torch.ones(2)
+
+    def f() -> Any:
+        return p.grad is None
+    run, made = run_of(f)
+    assert run.why is None
+    assert made is False
+    assert [s.asked for s in run.seen.values()] == [True]
