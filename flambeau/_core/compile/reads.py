@@ -20,7 +20,7 @@ from ..autograd import functions, mode
 from ..dtypes import dtype
 from ..engine import interpreters
 from ..layout import Size
-from ..ops import attributes, foreach, linear_activation
+from ..ops import attributes, foreach, linear_activation, queries
 from ..runtime.device import device
 from ..tensor import Meta, Storage, Tensor
 from . import instrument
@@ -40,7 +40,8 @@ _ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_spar
                "H", "mT", "mH", "real", "imag", "data", "meta"}
 # functions on tensors that are no operations: they read layouts, or pass over the tape
 _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
-                     functions.grad, functions.backward, linear_activation.activated, linear_activation.serves,
+                     attributes._new_tensor_type, queries.broadcast_shapes,
+                     functions.grad, functions.backward, linear_activation.linear_with_activation, linear_activation.serves,
                      foreach.norms, foreach.scale}
 _PASSES = {"backward"}  # operations that pass over the tape, too
 _CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inference_mode)
