@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 import flambeau as torch
-from flambeau._core.compile import passes
+from flambeau._core.compile import compiled, passes
 from flambeau.nn import functional as F
 
 _TYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool)
@@ -139,6 +139,42 @@ def test_random_programs_are_those_of_python(steps: list[tuple[str, int, int, in
         found = captured(y)
         for a, b in zip((*wanted, x, states[0]), (*found, y, states[1]), strict=True):
             assert same_bits(a, b)
+
+
+def test_random_programs_compiled_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "pays", lambda replay, python: True)
+    monkeypatch.setattr(compiled, "_TIMED", 1)
+    monkeypatch.setattr(compiled, "AFTER", 1)
+    kept = []
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(_STEP, min_size=2, max_size=15), st.sampled_from([(3, 4), (5, 8), (1, 7)]), st.integers(0, 99))
+    def check(steps: list[tuple[str, int, int, int]], shape: tuple[int, int], seed: int) -> None:
+        g = torch.Generator().manual_seed(seed)
+        states = [torch.rand(4, generator=g), torch.rand(4, generator=g)]
+        states[1].copy_(states[0])
+        eager, made = program(steps, states[0]), torch.compile(program(steps, states[1]))
+        try:
+            eager(torch.rand(*shape, generator=g))
+        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
+            return  # no program
+        states[1].copy_(states[0])
+        for _ in range(7):
+            x = torch.rand(*shape, generator=g) - 0.5
+            y = x.clone()
+            for record in made.__compiled__.records:
+                for block in record.plan.claimed:
+                    ctypes.memset(block.address, 0xFF, block.size)
+            torch.manual_seed(seed)
+            wanted = eager(x)
+            torch.manual_seed(seed)
+            found = made(y)
+            for a, b in zip((*wanted, x, states[0]), (*found, y, states[1]), strict=True):
+                assert same_bits(a, b)
+            assert (wanted[1]._version, x._version) == (found[1]._version, y._version)
+        kept.append(bool(made.__compiled__.records))
+    check()
+    assert any(kept)
 
 
 @pytest.mark.parametrize("name", sorted(_OPS))
