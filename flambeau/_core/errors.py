@@ -14,8 +14,8 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
+    from collections.abc import Callable, Iterable
+    from types import CodeType, FrameType
 
 
 class AcceleratorError(RuntimeError):
@@ -114,6 +114,33 @@ def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 _said: set[str] = set()
+
+
+inside: dict[CodeType, bool] = {}  # by code object: whether it is this package's
+
+
+def site() -> tuple[str, int] | None:
+    """The innermost line outside this package: file and line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        ours = inside.get(code)
+        if ours is None:
+            if len(inside) > 1 << 14:
+                inside.clear()  # code made by exec at every step
+            ours = inside[code] = _ours(frame)
+        if not ours:
+            return code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def launched_at(sites: Iterable[tuple[str, int] | None]) -> str:
+    """The lines that a failed launch may have come from, for the middle of a message; "" where none is known."""
+    lines = list(dict.fromkeys(f"{s[0]}:{s[1]}" for s in sites if s is not None and s[1]))
+    if len(lines) > 1:
+        return f" (launched at one of {', '.join(lines)}; with CUDA_LAUNCH_BLOCKING=1 the error comes at its own line)"
+    return f" (launched at {lines[0]})" if lines else ""
 
 
 def _ours(frame: FrameType) -> bool:

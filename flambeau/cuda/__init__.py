@@ -8,7 +8,7 @@ from .._core.errors import AcceleratorError, OutOfMemoryError
 from .._core.ops.async_copy import host_reads_wait
 from .._core.runtime import gpus as _gpus
 from .._core.runtime.device import device as _device
-from .._core.runtime.streams import Event, Stream
+from .._core.runtime.streams import Event, ExternalStream, Stream
 from .graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
     caching_allocator_alloc,
@@ -47,6 +47,7 @@ from .monitoring import (
     temperature,
     utilization,
 )
+from .pools import MemPool, use_mem_pool
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -239,7 +240,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "AcceleratorError", "CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables",
+    "AcceleratorError", "CUDAGraph", "ExternalStream", "MemPool", "use_mem_pool", "graph", "graph_pool_handle", "make_graphed_callables",
     "Event", "OutOfMemoryError", "Stream", "StreamContext", "caching_allocator_alloc",
     "caching_allocator_delete", "can_device_access_peer", "current_device", "current_stream", "default_stream",
     "device", "device_count", "device_memory_used", "device_of", "empty_cache", "empty_host_cache",

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.errors import OutOfMemoryError, size
 from .._core.runtime import gpus as _gpus
+from .._core.runtime.gpu_memory import Pool
 from .monitoring import list_gpu_processes
+from .pools import MemPool, use_mem_pool
 from .snapshots import _dump_snapshot, _record_memory_history, _snapshot, memory_snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def memory_allocated(device: Any = None) -> int:
     """What living tensors hold, each in steps of 512 bytes."""
-    return _gpus.gpu(device).pool.current("allocated_bytes") if _in_use() else 0
+    return _sum(device, Pool.current, "allocated_bytes")
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most that tensors have held at once since the start or `reset_peak_memory_stats`."""
-    return _gpus.gpu(device).pool.peak("allocated_bytes") if _in_use() else 0
+    return _sum(device, Pool.peak, "allocated_bytes")
 
 
 def memory_reserved(device: Any = None) -> int:
     """What the allocator holds: tensors, and blocks kept for reuse."""
-    return _gpus.gpu(device).pool.current("reserved_bytes") if _in_use() else 0
+    return _sum(device, Pool.current, "reserved_bytes")
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most that the allocator has held at once."""
-    return _gpus.gpu(device).pool.peak("reserved_bytes") if _in_use() else 0
+    return _sum(device, Pool.peak, "reserved_bytes")
+
+
+def _sum(device: Any, ask: Callable[[Pool, str], int], name: str) -> int:
+    """A statistic of a GPU: its allocator's and those of the program's own pools (`MemPool`), whose peaks are added up as if they had come at once."""
+    return sum(ask(pool, name) for pool in _gpus.gpu(device).pool.together()) if _in_use() else 0
 
 
 def _in_use() -> bool:
@@ -46,7 +56,8 @@ def device_memory_used(device: Any = None) -> int:
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """The peaks start again from what is held now."""
-    _gpus.gpu(device).pool.reset_peaks()
+    for pool in _gpus.gpu(device).pool.together():
+        pool.reset_peaks()
 
 
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
@@ -96,7 +107,8 @@ def empty_cache() -> None:
     """Gives what the allocators of all GPUs keep for reuse back to the driver."""
     if _in_use():
         for g in _gpus.start().gpus:
-            g.pool.empty_cache()
+            for pool in g.pool.together():
+                pool.empty_cache()
 
 
 def host_memory_stats() -> dict[str, Any]:
@@ -170,7 +182,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 __all__ = [
-    "OutOfMemoryError", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
+    "MemPool", "OutOfMemoryError", "use_mem_pool", "caching_allocator_alloc", "caching_allocator_delete", "device_memory_used",
     "empty_cache", "empty_host_cache", "get_allocator_backend", "get_per_process_memory_fraction", "host_memory_stats",
     "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info", "memory_allocated",
     "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_accumulated_host_memory_stats",

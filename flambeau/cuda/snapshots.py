@@ -45,7 +45,7 @@ def _snapshot(device: Any = None, augment_with_fx_traces: bool = False) -> dict[
     for g in s.gpus:
         if g.pool.history is not None:
             g.pool.history.note("snapshot", 0, 0)
-    return {"segments": [segment for g in s.gpus for segment in memory_history.segments(g.pool)],
+    return {"segments": memory_snapshot(),
             "device_traces": [list(g.pool.history.trace) if g.pool.history is not None else [] for g in s.gpus],
             "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""), "expandable_segments": False},
             "external_annotations": []}
@@ -58,5 +58,5 @@ def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_trace
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
-    """The segments that the allocators of all GPUs hold, each with its blocks: see `memory._snapshot`."""
-    return [segment for g in gpus.start().gpus for segment in memory_history.segments(g.pool)]
+    """The segments that the allocators of all GPUs hold, those of `MemPool`s among them, each with its blocks: see `memory._snapshot`."""
+    return [segment for g in gpus.start().gpus for pool in g.pool.together() for segment in memory_history.segments(pool)]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .._core.runtime.streams import Event, Stream
+from .._core.runtime.streams import Event, ExternalStream, Stream
 
-__all__ = ["Event", "Stream"]
+__all__ = ["Event", "ExternalStream", "Stream"]

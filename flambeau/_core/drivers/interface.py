@@ -121,6 +121,10 @@ class Driver(ABC):
         """A new stream of a device."""
 
     @abstractmethod
+    def stream_external(self, device: int, number: int) -> Any:
+        """A stream by its number, as other libraries know it; the same each time.  Who made it ends it.  Raises RuntimeError for a number of none."""
+
+    @abstractmethod
     def stream_destroy(self, stream: Any) -> None:
         """Forgets a stream once its work is done."""
 

@@ -166,12 +166,14 @@ class PreparedLaunch:
     called from any thread and lets other Python threads run during long work.  `workspace` is the number of bytes the
     extra address must point to (0: the argument is absent).  `nbytes` and `flops` price the launch.  Equal `name`s mean
     the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  `lasting`:
-    False where callers may not keep it, since what it holds is another's to drop.  Of a
+    False where callers may not keep it, since what it holds is another's to drop.  `note`: called with the stream
+    before each launch, to keep the program's line for an error that comes later; None where nothing is kept.  Of a
     `specs.Product` with an epilogue: `beside` bytes are written for the gradient (0: it reads the result), and `exact` says
     whether the result is that of the operations one by one.
     """
 
-    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact", "lasting")
+    __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact", "lasting",
+                 "note")
 
     def __init__(self, name: str, entry: Callable[..., Any], *, outputs: int = 1, workspace: int = 0, nbytes: int = 0,
                  flops: int = 0, program: Program | None = None, domain: tuple[int, ...] = (),
@@ -180,6 +182,7 @@ class PreparedLaunch:
         self.nbytes, self.flops, self.program, self.domain, self.strides = nbytes, flops, program, domain, strides
         self.keep = keep  # what must stay alive while the entry may be called
         self.aligned, self.beside, self.exact, self.lasting = aligned, 0, True, True
+        self.note: Callable[[Any], None] | None = None
 
 
 def size_of(domain: tuple[int, ...]) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,8 @@ class Pool:
         self.now = self.top = 0  # bytes that are allocated, and the most that ever were
         self.retries = self.ooms = 0
         self.limit: int | None = None
+        self.own: weakref.WeakSet[Pool] = weakref.WeakSet()  # pools of a program's own beside this one (torch.cuda.MemPool)
+        self.lends = False  # whether what is free here may go back to the driver when the pool beside it finds no room
         self.history: memory_history.History | None = None  # where each block is noted while somebody asks for it
 
     # ------------------------------------------------------------------------------------------------------- requests
@@ -340,6 +343,9 @@ class Pool:
     def _after_release(self, b: Bin) -> int:
         """From the driver, after giving it back every segment that is wholly free."""
         self._release()
+        for other in list(self.own):
+            if other.lends:
+                other.empty_cache()
         return self._new(b)
 
     def _after_collection(self, b: Bin) -> int:
@@ -414,6 +420,10 @@ class Pool:
         with self.lock:
             self._settle(_ALL)
             self._release()
+
+    def together(self) -> list[Pool]:
+        """This pool, and those of the program's own on the same GPU."""
+        return [self, *self.own]
 
     def current(self, name: str) -> int:
         with self.lock:

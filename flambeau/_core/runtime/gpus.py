@@ -348,20 +348,28 @@ def current_stream(dev: Any = None) -> Stream:
 
 def set_stream(stream: Stream) -> None:
     """Makes a stream current in this thread for its own GPU."""
+    if stream._handle is not stream._gpu.default_handle:
+        leave_default()
+    _thread.streams[stream._gpu] = stream
+
+
+def leave_default() -> None:
+    """From now on launches and requests for memory ask which stream is current."""
     global _elsewhere
-    if not _elsewhere and stream._handle is not stream._gpu.default_handle:
+    if not _elsewhere:
         with _lock:
             _elsewhere = True
             if _system is not None:
                 _system.elsewhere = True
             memory.takes.clear()
         dispatch.changed()  # what was bound so far goes to the default streams alone
-    _thread.streams[stream._gpu] = stream
 
 
 def launcher(dev: device, prepared: PreparedLaunch) -> Callable[..., None]:
     """What queues `prepared` on the current stream of `dev` when called with its arguments."""
     launch = _launcher(gpu(dev), prepared)
+    if prepared.note is not None:
+        launch = _noting(dev, launch, prepared.note)
     if _system is None or not _system.blocking:
         return launch
 
@@ -371,6 +379,14 @@ def launcher(dev: device, prepared: PreparedLaunch) -> Callable[..., None]:
         if not stream._gpu.driver.capturing(stream._handle):
             stream.synchronize()
     return launch_and_wait
+
+
+def _noting(dev: device, launch: Callable[..., None], note: Callable[[Any], None]) -> Callable[..., None]:
+    """The same launch, which is noted first."""
+    def noted(*args: Any) -> None:
+        note(current_stream(dev)._handle)
+        launch(*args)
+    return noted
 
 
 def _launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
+
+from ..errors import inside, site
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+__all__ = ["VARIABLE", "caller", "enabled", "from_environment", "inside", "note", "of", "on_switch", "provenance", "site"]
+
 VARIABLE = "FLAMBEAU_PROVENANCE"
 _KEY = "_provenance"
 _on = False
-_package = __name__.partition(".")[0]
 _switched: list[Callable[[bool], None]] = []
 
 
@@ -74,27 +76,6 @@ def of(t: Any) -> str | None:
     """The line a tensor came from, as `file:line`, when it was remembered."""
     found: str | None = getattr(t, "__dict__", {}).get(_KEY)
     return found
-
-
-inside: dict[Any, bool] = {}  # by code object: whether it is this package's
-
-
-def site() -> tuple[str, int] | None:
-    """The innermost line outside this package: file and line."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        code = frame.f_code
-        ours = inside.get(code)
-        if ours is None:
-            name = frame.f_globals.get("__name__", "")
-            ours = name == _package or name.startswith(_package + ".")
-            if len(inside) > 1 << 14:
-                inside.clear()  # code made by exec at every step
-            inside[code] = ours
-        if not ours:
-            return code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return None
 
 
 def caller() -> str | None:

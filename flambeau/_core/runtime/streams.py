@@ -98,6 +98,27 @@ class Stream:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
+class ExternalStream(Stream):
+    """A stream that another library made: work queued here goes to it.
+
+    stream_ptr: the number of the stream, as `Stream.cuda_stream` gives it (a `cudaStream_t`); 0 is CUDA's default stream.  device: the GPU it was made on.
+    Who made it keeps it alive.  On a simulated GPU it is the number of a stream made here.  Raises TypeError for another type, RuntimeError for the
+    number of no stream.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, stream_ptr: int, device: Any = None, **kwargs: Any) -> ExternalStream:
+        if kwargs:
+            raise TypeError(f"ExternalStream() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if not isinstance(stream_ptr, int) or isinstance(stream_ptr, bool):
+            raise TypeError(f"ExternalStream: stream_ptr must be an int, got {type(stream_ptr).__name__}")
+        g = gpus.gpu(device)
+        made = cls._of(g, g.driver.stream_external(g.physical, stream_ptr), stream_ptr, 0)
+        assert isinstance(made, ExternalStream)
+        return made
+
+
 class Event:
     """A mark in a stream's work: done when everything queued before it is.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
+from flambeau._core.errors import launched_at
 from flambeau.cuda import Event, Stream
 from flambeau.simulated import clock
 
@@ -200,3 +202,52 @@ def test_an_error_in_queued_work_names_its_launch(gpu: str) -> None:
     with pytest.raises(torch.cuda.AcceleratorError, match="'factorise' failed with OverflowError: too much"):
         torch.cuda.synchronize()
     assert (torch.ones(2, device="cuda") + 1).tolist() == [2.0, 2.0]
+
+
+def test_streams_of_other_libraries(gpu: str) -> None:
+    s = Stream()
+    same = torch.cuda.ExternalStream(s.cuda_stream)
+    assert same == s and isinstance(same, Stream) and same.cuda_stream == s.cuda_stream and same.device == torch.device("cuda:0")
+    assert torch.cuda.ExternalStream(0) == torch.cuda.default_stream()
+    assert torch.cuda.ExternalStream(Stream("cuda:1").cuda_stream, device="cuda:1").device_index == 1
+    with torch.cuda.stream(same):
+        x = torch.ones(100, device="cuda") * 3
+        done = same.record_event()
+    s.synchronize()
+    assert done.query() and x.tolist() == [3.0] * 100
+    with pytest.raises(RuntimeError, match="0x5 is no stream of simulated GPU 0"):
+        torch.cuda.ExternalStream(5)
+    with pytest.raises(RuntimeError, match="is no stream of simulated GPU 1"):
+        torch.cuda.ExternalStream(s.cuda_stream, 1)
+    with pytest.raises(TypeError, match="stream_ptr must be an int, got str"):
+        torch.cuda.ExternalStream("5")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'priority'"):
+        torch.cuda.ExternalStream(0, priority=1)
+
+
+def test_errors_name_the_line_that_launched(gpu: str) -> None:
+    x, far = torch.arange(10.0, device="cuda"), torch.tensor([3, 12], device="cuda")
+    line = inspect.currentframe().f_lineno + 1
+    x[far]
+    x[far.clamp(max=9)]
+    with pytest.raises(torch.AcceleratorError, match=rf"index 12 is out of bounds.*launched at .*test_streams.py:{line}\)"):
+        torch.cuda.synchronize()
+    weight = torch.ones(4, 2, device="cuda", requires_grad=True)
+    line = inspect.currentframe().f_lineno + 1
+    torch.nn.functional.embedding(far, weight).sum().backward()
+    with pytest.raises(torch.AcceleratorError, match=rf"launched at .*test_streams.py:{line}\)"):
+        torch.cuda.synchronize()
+    for _ in range(5):  # learned, and replayed
+        torch.nn.functional.cross_entropy(torch.zeros(2, 4, device="cuda"), far.clamp(max=3))
+    torch.cuda.synchronize()
+    line = inspect.currentframe().f_lineno + 1
+    torch.nn.functional.cross_entropy(torch.zeros(2, 4, device="cuda"), far)
+    with pytest.raises(torch.AcceleratorError, match=rf"Target 12 is out of bounds.*launched at .*test_streams.py:{line}\)"):
+        torch.cuda.synchronize()
+
+
+def test_the_lines_that_a_launch_may_have_come_from() -> None:
+    assert launched_at([]) == launched_at([None, ("", 0)]) == ""
+    assert launched_at([("a.py", 3), None, ("a.py", 3)]) == " (launched at a.py:3)"
+    told = launched_at([("a.py", 3), ("b.py", 4)])
+    assert told.startswith(" (launched at one of a.py:3, b.py:4;") and "CUDA_LAUNCH_BLOCKING=1" in told

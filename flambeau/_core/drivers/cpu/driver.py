@@ -88,6 +88,9 @@ class CpuDriver(Driver):
     def stream_create(self, device: int, priority: int = 0) -> Any:
         return self
 
+    def stream_external(self, device: int, number: int) -> Any:
+        return self
+
     def stream_destroy(self, stream: Any) -> None:
         pass
 

@@ -50,8 +50,8 @@ class State:
         said = f"{describe(n)}, reported by {what}"
         if n in STICKY:
             self.first = said
-            return AcceleratorError(f"CUDA error on GPU {self.device}: {said}. It may come from any work queued before. The device is unusable "
-                                    "until the process ends")
+            return AcceleratorError(f"CUDA error on GPU {self.device}: {said}. It may come from any work queued before: with CUDA_LAUNCH_BLOCKING=1 "
+                                    "the error comes at the line that launched it. The device is unusable until the process ends")
         return AcceleratorError(f"CUDA error on GPU {self.device}: {said}")
 
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
-from ...errors import AcceleratorError
+from ...errors import AcceleratorError, launched_at, site
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .driver import NvidiaDriver
 
 _SLOT = 16  # bytes of a device: the complaint's number and the value
+_SITES = 32  # the lines of so many launches are kept, the last ones
 
 
 class Complaints:
@@ -29,6 +33,7 @@ class Complaints:
         self._words = memoryview((ctypes.c_longlong * (2 * driver.device_count())).from_address(self.address)).cast("B").cast("q")
         self._numbers: dict[str, int] = {}
         self._texts: list[str] = []
+        self._launched: deque[tuple[int, Any, tuple[str, int] | None]] = deque(maxlen=_SITES)  # numbers, streams and the program's lines
         self._lock = threading.Lock()
         driver.after_waits += (self.hear,)
 
@@ -44,11 +49,25 @@ class Complaints:
                 self._numbers[text] = len(self._texts)
             return self._numbers[text]
 
+    def noting(self, number: int) -> Callable[[Any], None]:
+        """What keeps the program's line of a launch on a stream that may have this complaint."""
+        def note(stream: Any) -> None:
+            self._launched.append((number, stream, site()))
+        return note
+
     def hear(self, device: int) -> None:
         """Raises AcceleratorError for what a device has complained of, once."""
         number = self._words[2 * device]
         if number:
             value = self._words[2 * device + 1]
             self._words[2 * device] = 0
-            raise AcceleratorError(f"CUDA error on GPU {device}: {self._texts[number - 1].format(value)}. This was found after the call had returned; "
+            told = launched_at([where for n, _, where in list(self._launched) if n == number])
+            raise AcceleratorError(f"CUDA error on GPU {device}: {self._texts[number - 1].format(value)}{told}. This was found after the call had returned; "
                                    "position 0 was taken in its place")
+
+    def done(self, device: int, stream: Any = None) -> None:
+        """All work of a device, or of one of its streams, is done and nothing was found: its lines are needed no more."""
+        if self._launched:
+            waiting = [each for each in list(self._launched) if (each[1].device != device if stream is None else each[1] is not stream)]
+            self._launched.clear()
+            self._launched.extend(waiting)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from bisect import bisect_right, insort
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,7 @@ class NvidiaDriver(Driver):
         self._gone = False  # forked or closed: nothing may be called any more
         self._cu: Any = None
         self._launches: Any = None
+        self._external: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()  # other libraries' streams, by their numbers
         self.complaints: Complaints | None = None  # once a kernel that may complain has been prepared
         self.after_waits: tuple[Callable[[int], None], ...] = ()  # called with a device that the host has waited for; they raise what was found there
         os.register_at_fork(after_in_child=self._in_child)
@@ -285,6 +287,8 @@ class NvidiaDriver(Driver):
         self._check(d, code, "waiting for the device")
         for tell in self.after_waits:
             tell(device)
+        if self.complaints is not None:
+            self.complaints.done(device)
 
     # --------------------------------------------------------------------------------------------------------- memory
     def alloc(self, device: int, nbytes: int) -> int:
@@ -415,6 +419,14 @@ class NvidiaDriver(Driver):
     def stream_create(self, device: int, priority: int = 0) -> Stream:
         return Stream(self, device, priority)
 
+    def stream_external(self, device: int, number: int) -> Stream:
+        with self._lock:
+            found = self._external.get((device, number))
+            if found is None:
+                found = self._external[device, number] = Stream(self, device, 0)
+                found.handle, found.raw = self._cu.CUstream(number), number
+            return found
+
     def _open(self, stream: Stream) -> None:
         with self._lock:
             if stream.opened:
@@ -451,6 +463,8 @@ class NvidiaDriver(Driver):
             self._reap(stream)
         for tell in self.after_waits:
             tell(stream.device)
+        if self.complaints is not None:
+            self.complaints.done(stream.device, stream)
 
     def launch(self, stream: Stream, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
         call = self.bind(stream.device, prepared)

@@ -90,5 +90,8 @@ def check(launches: Launches, device: int, spec: specs.Check) -> PreparedLaunch 
     if driver.complaints is None:
         driver.complaints = Complaints(driver)
     spared = _NONE_SPARED if spec.spared is None else spec.spared
-    return _made(launches, "index check", searching.check, spec.shape, spec.strides, spec.low, spec.high, spared, driver.complaints.slot(device),
-                 driver.complaints.number(spec.text))
+    number = driver.complaints.number(spec.text)
+    made = _made(launches, "index check", searching.check, spec.shape, spec.strides, spec.low, spec.high, spared, driver.complaints.slot(device), number)
+    if made is not None:
+        made.note = driver.complaints.noting(number)
+    return made

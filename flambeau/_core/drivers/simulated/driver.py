@@ -10,7 +10,7 @@ from ctypes import memmove
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import AcceleratorError
+from ...errors import AcceleratorError, launched_at, site
 from ...kernels.specs import Collective
 from ..cpu import backend
 from ..interface import Driver, Properties
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...kernels.specs import Spec
 
 _PAGE = 4096
+_SOMEWHERE = ("", 0)  # the line of what no program's line asked for
 _MOST_COSTS = 4096
 
 
@@ -49,7 +50,7 @@ class _Device:
     def __init__(self, index: int, what: Model, capacity: int) -> None:
         self.index, self.model, self.memory = index, what, Arena(capacity)
         self.queues: list[Queue] = []
-        self.error: tuple[str, BaseException] | None = None
+        self.error: tuple[str, tuple[str, int] | None, BaseException] | None = None
         self.dead = False  # memory that is not its own was touched: nothing works any more, as on hardware
         self.peers = {index}
         self.compute = (clock.Engine("compute"),)
@@ -162,6 +163,12 @@ class SimulatedDriver(Driver):
         self._devices[device].queues.append(q)
         return q
 
+    def stream_external(self, device: int, number: int) -> Queue:
+        for k, q in enumerate(self._devices[device].queues):
+            if number == (id(q) if k else 0):  # the first is the default stream
+                return q
+        raise RuntimeError(f"ExternalStream: {number:#x} is no stream of simulated GPU {device}; on simulated GPUs it must be the cuda_stream of a Stream")
+
     def stream_destroy(self, stream: Queue) -> None:
         advance(stream, stream.submitted)
         stream.close()
@@ -201,7 +208,17 @@ class SimulatedDriver(Driver):
                 if len(self._costs) > _MOST_COSTS:
                     self._costs.clear()
                 self._costs[prepared, what] = price
-        self._submit(stream, Launch(prepared, args), *price, d.compute)
+        self._submit(stream, Launch(prepared, args, (site() or _SOMEWHERE) if self._may_fail(d, prepared, args) else None), *price, d.compute)
+
+    def _may_fail(self, d: _Device, prepared: PreparedLaunch, args: tuple[Any, ...]) -> bool:
+        """Whether a launch must be looked at when it is carried out, and its line kept: not a loop on the device's own memory."""
+        if prepared.program is None:
+            return True
+        low, high = d.memory.low, d.memory.high
+        for a in args[:prepared.outputs + len(prepared.program.inputs)]:
+            if not low <= a < high:
+                return True
+        return False
 
     def memcpy(self, stream: Queue, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
         path, cost, engines = self._price(stream, dst, src, nbytes)
@@ -297,12 +314,12 @@ class SimulatedDriver(Driver):
         if d.error is not None or d.dead:
             return
         try:
-            if type(item) is Launch:
+            if type(item) is Launch and item.site is not None:
                 self._check(d, item)
             item.run()
         except BaseException as error:  # an interrupt, too, belongs to whoever waits
             if d.error is None:
-                d.error = (item.name, error)
+                d.error = (item.name, getattr(item, "site", None), error)
 
     def _check(self, d: _Device, item: Launch) -> None:
         """Raises for an operand that is not on the device: on hardware, an illegal memory access."""
@@ -328,13 +345,14 @@ class SimulatedDriver(Driver):
         """Raises what went wrong on a device since it was last asked."""
         if d.error is None:
             return
-        name, error = d.error
+        name, where, error = d.error
+        told = launched_at([where])
         if d.dead:
-            raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}': {error}. The device is unusable "
+            raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}'{told}: {error}. The device is unusable "
                                    "until the process (or its simulate() block) ends") from error
         d.error = None
         raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: "
-                               f"{error}. It ran after its call had returned; work behind it was dropped") from error
+                               f"{error}{told}. It ran after its call had returned; work behind it was dropped") from error
 
     # -------------------------------------------------------------------------------------------------------- events
     def event_create(self, timing: bool = False) -> _Event:

@@ -49,18 +49,20 @@ class Graph:
 class Replay:
     """A queued graph.  changed: arguments of launches, by their places among the items, that are others this time."""
 
-    __slots__ = ("graph", "changed", "check", "name")
+    __slots__ = ("graph", "changed", "check", "name", "site")
     queue: Queue | None = None
 
     def __init__(self, graph: Graph, changed: Mapping[int, tuple[Any, ...]], check: Callable[[Launch], None]) -> None:
         self.graph, self.changed, self.check, self.name = graph, changed, check, "graph"
+        self.site: tuple[str, int] | None = None
 
     def run(self) -> None:
         for i, item in enumerate(self.graph.items):
             if i in self.changed:
-                item = Launch(item.prepared, self.changed[i])
+                item = Launch(item.prepared, self.changed[i], item.site)
             self.name = item.name  # of what fails
             if type(item) is Launch:
+                self.site = item.site
                 self.check(item)
             item.run()
         self.name = "graph"

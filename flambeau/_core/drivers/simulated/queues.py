@@ -28,13 +28,13 @@ MODES = ("eager", "lazy", "random")
 
 
 class Launch:
-    """A queued launch."""
+    """A queued launch; `site` is the program's line that asked for it, None where it cannot fail."""
 
-    __slots__ = ("prepared", "args")
+    __slots__ = ("prepared", "args", "site")
     queue: Queue | None = None
 
-    def __init__(self, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
-        self.prepared, self.args = prepared, args
+    def __init__(self, prepared: PreparedLaunch, args: tuple[Any, ...], site: tuple[str, int] | None) -> None:
+        self.prepared, self.args, self.site = prepared, args, site
 
     @property
     def name(self) -> str:

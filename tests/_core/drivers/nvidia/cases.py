@@ -298,6 +298,24 @@ def case_streams() -> None:
     torch.cuda.synchronize()
     assert torch.cuda.current_stream().query()
     assert side.cuda_stream > 0
+    same = torch.cuda.ExternalStream(side.cuda_stream)
+    assert same.cuda_stream == side.cuda_stream and same == torch.cuda.ExternalStream(side.cuda_stream)
+    with torch.cuda.stream(same):
+        y = torch.full((100,), 2.0, device="cuda") * 3
+    side.synchronize()
+    assert same.query() and y.tolist() == [6.0] * 100
+
+
+def case_pools() -> None:
+    import flambeau as torch
+    before = torch.cuda.memory_reserved()
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.ones(1 << 20, device="cuda")
+    segment, = pool.snapshot()
+    assert segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"] and x.sum().item() == 1 << 20
+    del x, pool
+    assert torch.cuda.memory_reserved() == before
 
 
 def case_memory() -> None:

@@ -281,12 +281,13 @@ def case_complaints() -> None:
     for f, told in ((lambda: x[at], "index 12 is out of bounds for dimension 0 with size 10"),
                     (lambda: x.gather(0, at.abs()), "index 12 is out of bounds for dimension 0 with size 10"),
                     (lambda: torch.nn.functional.cross_entropy(logits, at.abs()), "Target 12 is out of bounds.")):
+        torch.cuda.synchronize()  # what was launched before is done, and is not named
         with on_device():
             f()
         try:
             torch.cuda.synchronize()
         except AcceleratorError as e:
-            assert told in str(e), e
+            assert told in str(e) and f"launched at {__file__}:{f.__code__.co_firstlineno})" in str(e), e
         else:
             raise AssertionError("nothing was told")
         torch.cuda.synchronize()  # it is told once
