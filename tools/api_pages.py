@@ -12,7 +12,7 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -21,6 +21,7 @@ import flambeau  # noqa: E402
 from flambeau._core.ops.table import TABLE  # noqa: E402
 
 FOLDER = ROOT / "docs" / "api"
+EXAMPLES = ROOT / "docs" / "examples.md"
 # file, namespace, what stands above it
 PAGES = (
     ("torch", "", "Functions, types and settings of the top namespace."), ("tensor", "Tensor", "Methods and attributes of `Tensor`."),
@@ -38,6 +39,42 @@ PAGES = (
     ("overrides", "overrides", "Classes that answer for operations."), ("array-api", "interop.array_api", "The array API standard."),
     ("dlpack", "interop.dlpack", "Sharing memory by DLPack."), ("testing", "testing", "Comparing tensors."),
 )
+
+
+class Example(NamedTuple):
+    """A text that shows some names; `line`: how many lines of `EXAMPLES` stand above it."""
+
+    names: tuple[str, ...]
+    code: str
+    line: int
+
+
+def examples() -> dict[str, Example]:
+    """What docs/examples.md has for each name."""
+    text = EXAMPLES.read_text(encoding="utf-8")
+    found = {}
+    for match in re.finditer(r"^## ([^\n]+)\n\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        names = tuple(match[1].split(", "))
+        found |= dict.fromkeys(names, Example(names, match[2], text.count("\n", 0, match.start(2))))
+    return found
+
+
+class _Text:
+    """An annotation that is kept as its text: shown without quotes, which a string's `repr` has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.replace("typing.", "")
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _unquoted(found: inspect.Signature) -> str:
+    """A signature whose defaults stand as Python has them and whose annotations have no quotes."""
+    def text(annotation: Any) -> Any:
+        return _Text(annotation) if isinstance(annotation, str) else annotation
+    parts = [p.replace(annotation=text(p.annotation)) for p in found.parameters.values()]
+    return str(found.replace(parameters=parts, return_annotation=text(found.return_annotation))).replace("typing.", "")
 
 
 def resolve(space: str) -> Any:
@@ -76,10 +113,10 @@ def signature(name: str, value: Any) -> str:
     if not callable(value):
         return name
     try:
-        text = str(inspect.signature(value))
+        text = _unquoted(inspect.signature(value))
     except (TypeError, ValueError):
         return f"{name}(...)"
-    return f"{name}{text}".replace("'", "").replace("typing.", "")
+    return f"{name}{text}"
 
 
 def text_of(value: Any) -> str:
@@ -112,14 +149,16 @@ def page(title: str, space: str, about: str) -> tuple[str, int, list[str]]:
     shown = "torch" + (f".{space}" if space else "")
     out = [f"# {shown}\n\n{about}\n"]
     bare = []
-    found = members(owner, space)
+    found, shows = members(owner, space), examples()
     for name, value in found:
         text = text_of(value)
         if not text and (callable(value) or isinstance(value, property)):
             bare.append(f"{shown}.{name}")
         if not text and not callable(value) and not isinstance(value, property):
             text = f"`{value!r}`" if len(repr(value)) < 80 else ""
-        out.append(f"\n## {name}\n\n```python\n{signature(name, value)}\n```\n\n{text}\n")
+        example = shows.get(f"Tensor.{name}" if space == "Tensor" else f"{shown}.{name}")
+        more = f"\n\n**Example**\n\n```python\n{example.code}```" if example is not None else ""
+        out.append(f"\n## {name}\n\n```python\n{signature(name, value)}\n```\n\n{text}{more}\n")
     return "".join(out), len(found), bare
 
 

@@ -124,7 +124,10 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Cross-correlation of (N, C_in, L) or (C_in, L) with `weight`, plus `bias`."""
+    """Cross-correlation of (N, C_in, L) or (C_in, L) with `weight`, plus `bias`.
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     dims = 1
 
@@ -133,7 +136,10 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Cross-correlation of (N, C_in, H, W) or (C_in, H, W) with `weight`, plus `bias`."""
+    """Cross-correlation of (N, C_in, H, W) or (C_in, H, W) with `weight`, plus `bias`.
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     dims = 2
 
@@ -142,7 +148,10 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Cross-correlation of (N, C_in, D, H, W) or (C_in, D, H, W) with `weight`, plus `bias`."""
+    """Cross-correlation of (N, C_in, D, H, W) or (C_in, D, H, W) with `weight`, plus `bias`.
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     dims = 3
 
@@ -189,7 +198,10 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of `Conv1d` with respect to its input, as a layer: (N, C_in, L) to (N, C_out, L_out)."""
+    """The gradient of `Conv1d` with respect to its input, as a layer: (N, C_in, L) to (N, C_out, L_out).
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
+    """
 
     dims = 1
 
@@ -198,7 +210,10 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of `Conv2d` with respect to its input, as a layer: (N, C_in, H, W) to (N, C_out, H_out, W_out)."""
+    """The gradient of `Conv2d` with respect to its input, as a layer: (N, C_in, H, W) to (N, C_out, H_out, W_out).
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
+    """
 
     dims = 2
 
@@ -207,7 +222,10 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of `Conv3d` with respect to its input, as a layer."""
+    """The gradient of `Conv3d` with respect to its input, as a layer.
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
+    """
 
     dims = 3
 

@@ -48,99 +48,144 @@ class _ZeroPad(_ConstantPad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Pads the last dimension with the number `value`."""
+    """Pads the last dimension with the number `value`.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads the last 2 dimensions with the number `value`."""
+    """Pads the last 2 dimensions with the number `value`.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads the last 3 dimensions with the number `value`."""
+    """Pads the last 3 dimensions with the number `value`.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 3
 
 
 class ZeroPad1d(_ZeroPad):
-    """Pads the last dimension with zeros."""
+    """Pads the last dimension with zeros.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Pads the last 2 dimensions with zeros."""
+    """Pads the last 2 dimensions with zeros.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Pads the last 3 dimensions with zeros."""
+    """Pads the last 3 dimensions with zeros.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 3
 
 
 class ReflectionPad1d(_Pad):
-    """Pads the last dimension with the input mirrored at its edges."""
+    """Pads the last dimension with the input mirrored at its edges.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 1
     mode = "reflect"
 
 
 class ReflectionPad2d(_Pad):
-    """Pads the last 2 dimensions with the input mirrored at its edges."""
+    """Pads the last 2 dimensions with the input mirrored at its edges.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 2
     mode = "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """Pads the last 3 dimensions with the input mirrored at its edges."""
+    """Pads the last 3 dimensions with the input mirrored at its edges.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 3
     mode = "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """Pads the last dimension with the input's edge values."""
+    """Pads the last dimension with the input's edge values.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 1
     mode = "replicate"
 
 
 class ReplicationPad2d(_Pad):
-    """Pads the last 2 dimensions with the input's edge values."""
+    """Pads the last 2 dimensions with the input's edge values.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 2
     mode = "replicate"
 
 
 class ReplicationPad3d(_Pad):
-    """Pads the last 3 dimensions with the input's edge values."""
+    """Pads the last 3 dimensions with the input's edge values.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 3
     mode = "replicate"
 
 
 class CircularPad1d(_Pad):
-    """Pads the last dimension with the input repeated."""
+    """Pads the last dimension with the input repeated.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 1
     mode = "circular"
 
 
 class CircularPad2d(_Pad):
-    """Pads the last 2 dimensions with the input repeated."""
+    """Pads the last 2 dimensions with the input repeated.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 2
     mode = "circular"
 
 
 class CircularPad3d(_Pad):
-    """Pads the last 3 dimensions with the input repeated."""
+    """Pads the last 3 dimensions with the input repeated.
+
+    Each size becomes `out = size + before + after`.
+    """
 
     dims = 3
     mode = "circular"

@@ -31,21 +31,33 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The maximum over windows of (N, C, L) or (C, L)."""
+    """The maximum over windows of (N, C, L) or (C, L).
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def forward(self, input: Any) -> Any:
         return self._pool(F.max_pool1d, input)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The maximum over windows of (N, C, H, W) or (C, H, W)."""
+    """The maximum over windows of (N, C, H, W) or (C, H, W).
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def forward(self, input: Any) -> Any:
         return self._pool(F.max_pool2d, input)
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The maximum over windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """The maximum over windows of (N, C, D, H, W) or (C, D, H, W).
+
+    Each size becomes `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def forward(self, input: Any) -> Any:
         return self._pool(F.max_pool3d, input)
@@ -68,25 +80,38 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts the values of a `MaxPool1d` back where `indices` says they came from, with zeros elsewhere."""
+    """Puts the values of a `MaxPool1d` back where `indices` says they came from, with zeros elsewhere.
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + kernel_size`. `output_size` may name another.
+    """
 
     dims = 1
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts the values of a `MaxPool2d` back where `indices` says they came from, with zeros elsewhere."""
+    """Puts the values of a `MaxPool2d` back where `indices` says they came from, with zeros elsewhere.
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + kernel_size`. `output_size` may name another.
+    """
 
     dims = 2
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts the values of a `MaxPool3d` back where `indices` says they came from, with zeros elsewhere."""
+    """Puts the values of a `MaxPool3d` back where `indices` says they came from, with zeros elsewhere.
+
+    Each size becomes `out = (size - 1) * stride - 2 * padding + kernel_size`. `output_size` may name another.
+    """
 
     dims = 3
 
 
 class AvgPool1d(Module):
-    """The mean over windows of (N, C, L) or (C, L)."""
+    """The mean over windows of (N, C, L) or (C, L).
+
+    Each size becomes `out = (size + 2 * padding - kernel_size) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                  count_include_pad: bool = True) -> None:
@@ -124,14 +149,22 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """The mean over windows of (N, C, H, W) or (C, H, W)."""
+    """The mean over windows of (N, C, H, W) or (C, H, W).
+
+    Each size becomes `out = (size + 2 * padding - kernel_size) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def forward(self, input: Any) -> Any:
         return self._pool(F.avg_pool2d, input)
 
 
 class AvgPool3d(_AvgPoolNd):
-    """The mean over windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """The mean over windows of (N, C, D, H, W) or (C, D, H, W).
+
+    Each size becomes `out = (size + 2 * padding - kernel_size) // stride + 1`. With ceil_mode the division is rounded up,
+    unless the last window would begin in the padding behind.
+    """
 
     def forward(self, input: Any) -> Any:
         return self._pool(F.avg_pool3d, input)
@@ -151,21 +184,30 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm over windows of (N, C, L)."""
+    """The p-norm over windows of (N, C, L).
+
+    Each size becomes `out = (size - kernel_size) // stride + 1`. With ceil_mode the division is rounded up.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.lp_pool1d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm over windows of (N, C, H, W)."""
+    """The p-norm over windows of (N, C, H, W).
+
+    Each size becomes `out = (size - kernel_size) // stride + 1`. With ceil_mode the division is rounded up.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.lp_pool2d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm over windows of (N, C, D, H, W)."""
+    """The p-norm over windows of (N, C, D, H, W).
+
+    Each size becomes `out = (size - kernel_size) // stride + 1`. With ceil_mode the division is rounded up.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.lp_pool3d(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
@@ -182,21 +224,30 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The maximum over as many windows as `output_size` says."""
+    """The maximum over as many windows as `output_size` says.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The maximum over as many windows as `output_size` says; None keeps a dimension's size."""
+    """The maximum over as many windows as `output_size` says; None keeps a dimension's size.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The maximum over as many windows as `output_size` says; None keeps a dimension's size."""
+    """The maximum over as many windows as `output_size` says; None keeps a dimension's size.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
@@ -212,21 +263,30 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The mean over as many windows as `output_size` says."""
+    """The mean over as many windows as `output_size` says.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool1d(input, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The mean over as many windows as `output_size` says; None keeps a dimension's size."""
+    """The mean over as many windows as `output_size` says; None keeps a dimension's size.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool2d(input, self.output_size)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The mean over as many windows as `output_size` says; None keeps a dimension's size."""
+    """The mean over as many windows as `output_size` says; None keeps a dimension's size.
+
+    Each size becomes `out = output_size`.
+    """
 
     def forward(self, input: Any) -> Any:
         return F.adaptive_avg_pool3d(input, self.output_size)
@@ -255,7 +315,10 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Maxima over windows at random, increasing places of (N, C, H, W) or (C, H, W). B. Graham, 2014."""
+    """Maxima over windows at random, increasing places of (N, C, H, W) or (C, H, W). B. Graham, 2014.
+
+    Each size becomes `output_size`, or `out = int(size * output_ratio)`.
+    """
 
     dims = 2
 

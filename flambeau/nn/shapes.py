@@ -51,7 +51,10 @@ class _Sliding(Module):
 
 
 class Unfold(_Sliding):
-    """Sliding blocks of (N, C, *spatial) as columns: (N, C * prod(kernel), L)."""
+    """Sliding blocks of (N, C, *spatial) as columns: (N, C * prod(kernel), L).
+
+    L is the product, over the dimensions, of `out = (size + 2 * padding - dilation * (kernel_size - 1) - 1) // stride + 1`.
+    """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()

@@ -9,7 +9,10 @@ from .module import Module
 
 
 class Upsample(Module):
-    """Resizes (N, C, *spatial) to `size`, or by `scale_factor`; see `functional.interpolate` for the modes."""
+    """Resizes (N, C, *spatial) to `size`, or by `scale_factor`; see `functional.interpolate` for the modes.
+
+    With `scale_factor` each size becomes `out = int(size * scale_factor)`.
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
                  align_corners: bool | None = None, recompute_scale_factor: bool | None = None) -> None:

@@ -121,6 +121,10 @@ class ModelTrace:
         """Writes the page, or trace events; see `Trace.save`."""
         return self.trace.save(path)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: the page, in a frame of its own."""
+        return self.trace._repr_html_()
+
     def __repr__(self) -> str:
         return f"<flambeau.trace_model: {len(self.layers)} layers, {self.parameters:,} parameters>"
 

@@ -1,4 +1,4 @@
-"""A training shown as it goes: epochs in a table, the loss as a chart, throughput and the time that is left."""
+"""A training shown as it goes, in a terminal or a notebook: epochs in a table, the loss as a chart, throughput and the time that is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REFRESH = 8  # times a second
 
 
 class Progress:
-    """Shows a training live in the terminal; where the output is no terminal, a line for each epoch.
+    """Shows a training live in the terminal or the notebook; where the output is neither, a line for each epoch.
 
     epochs: how many there will be.  batches: how many in each, when known.  title: what is trained.  trace: its page gets
     the table and the chart.  console: a rich console, by default the standard output.
@@ -47,6 +47,7 @@ class Progress:
         self.rows: list[dict[str, float]] = []
         self._console = console
         self._live: Any = None
+        self._picture: Any = None
         self._samples = self._done = 0
         self._began = self._started = time.perf_counter()
         if trace is not None:
@@ -56,8 +57,14 @@ class Progress:
     def __enter__(self) -> Progress:
         from rich.console import Console
 
-        self._console = console = self._console or Console(highlight=False)
+        from .notebook import Picture, kernel_display
+
+        display = kernel_display() if self._console is None else None
         self._began = self._started = time.perf_counter()
+        if display is not None:
+            self._picture = Picture(self, display)
+            return self
+        self._console = console = self._console or Console(highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
             from rich.live import Live
             self._live = Live(console=console, refresh_per_second=_REFRESH, get_renderable=self.render)
@@ -68,6 +75,9 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._picture is not None:
+            self._picture.refresh(always=True)
+            self._picture = None
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of the epochs, from 1."""
@@ -78,6 +88,8 @@ class Progress:
         """A batch is done; `samples` is how many examples it had."""
         self._done += 1
         self._samples += samples
+        if self._picture is not None:
+            self._picture.refresh()
 
     def track(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Gives the batches of an iterable and advances after each, counting the examples of its first tensor."""
@@ -101,16 +113,31 @@ class Progress:
             row["batches/s"] = self._done / max(seconds, 1e-9)
         self.rows.append(row)
         self._began, self._samples, self._done = now, 0, 0
-        if self._live is None and self._console is not None:
+        if self._picture is not None:
+            self._picture.refresh(always=True)
+        elif self._live is None and self._console is not None:
             self._console.print(self.line(), markup=False, soft_wrap=True)
 
     # --------------------------------------------------------------------------------------------------------- showing
     @property
+    def done(self) -> float:
+        """How many epochs are done, and how much of this one where `batches` is known."""
+        return len(self.rows) + (min(self._done / self.batches, 1.0) if self.batches else 0.0)
+
+    def told(self) -> str:
+        """Where it stands: epoch, batch, the time that is left."""
+        left = self.remaining
+        told = f"epoch {min(len(self.rows) + 1, self.epochs)}/{self.epochs}"
+        if self.batches and len(self.rows) < self.epochs:
+            told += f", batch {self._done}/{self.batches}"
+        if left and len(self.rows) < self.epochs:
+            told += f", {clock(left)} left"
+        return told
+
+    @property
     def remaining(self) -> float | None:
         """Seconds that are left, by the pace so far; None before there is any."""
-        passed = time.perf_counter() - self._started
-        part = min(self._done / self.batches, 1.0) if self.batches else 0.0
-        done = len(self.rows) + part
+        passed, done = time.perf_counter() - self._started, self.done
         return None if not done else max(0.0, (self.epochs - done) * passed / done)
 
     @property
@@ -177,15 +204,9 @@ class Progress:
         loss = self.series().get("loss", [])
         if len(loss) > 1:
             parts += [Text(row, style="cyan") for row in chart_lines(loss, min(width - 2, 64), 6, "loss", fancy)]
-        done = len(self.rows) + (min(self._done / self.batches, 1.0) if self.batches else 0.0)
-        left = self.remaining
-        told = f"epoch {min(len(self.rows) + 1, self.epochs)}/{self.epochs}"
-        if self.batches and len(self.rows) < self.epochs:
-            told += f", batch {self._done}/{self.batches}"
-        if left and len(self.rows) < self.epochs:
-            told += f", {clock(left)} left"
+        told = self.told()
         beside = width - len(told) - 3
-        bar = ProgressBar(total=self.epochs, completed=done, width=min(40, beside if beside >= 10 else width))
+        bar = ProgressBar(total=self.epochs, completed=self.done, width=min(40, beside if beside >= 10 else width))
         line = Table.grid(padding=(0, 1))
         if beside >= 10:
             line.add_row(bar, Text(told))
@@ -194,6 +215,11 @@ class Progress:
             line.add_row(Text(told))
         parts.append(line)
         return Group(*parts)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a bar, the table and the charts."""
+        from .notebook import html
+        return html(self)
 
     def save(self, path: str | os.PathLike[str]) -> str:
         """Writes a page with the table and the chart alone; gives its path."""

@@ -278,6 +278,33 @@ def test_both_looks_can_be_read(browser: Browser, page: str) -> None:
     browser.do("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
 
 
+@pytest.mark.parametrize("view", ["#steps", "#time"])
+def test_printed_it_is_light_whole_and_without_buttons(browser: Browser, training: str, view: str) -> None:
+    def media(name: str, scheme: str) -> None:
+        browser.do("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia",
+                   params={"media": name, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    media("", "dark")
+    browser.open(training, view)
+    try:
+        browser.run("dispatchEvent(new Event('beforeprint'))")
+        media("print", "dark")
+        browser.size(718)  # A4 within usual margins
+        assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert browser.run("document.documentElement.dataset.look") == "light"
+        seen = "(e => e.offsetWidth > 0)"
+        assert browser.run(f"['.bar', '#look', '.keys', '.overview'].filter(s => [...document.querySelectorAll(s)].some({seen}))") == []
+        assert browser.run("""[...document.querySelectorAll('table, canvas, svg')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+            .map(e => e.tagName + ' ' + e.className)""") == []
+        assert browser.run("[...document.querySelectorAll('.training td')].every(e => e.offsetWidth > 0)")
+        pages = browser.do("POST", "/print", background=True)
+        assert base64.b64decode(pages)[:5] == b"%PDF-"
+        browser.run("dispatchEvent(new Event('afterprint'))")
+        assert browser.run("document.documentElement.dataset.look") is None and browser.errors() == []
+    finally:
+        media("", "light")
+        browser.do("POST", "/goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
+
+
 def test_the_page_asks_for_nothing(browser: Browser, training: str) -> None:
     browser.open(training)
     assert browser.run("performance.getEntriesByType('resource').map(r => r.name)") == []

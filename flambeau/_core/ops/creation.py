@@ -533,7 +533,26 @@ def _array(data: Any) -> Any:
     try:
         return np.asarray(data)
     except ValueError as error:
-        raise ValueError(f"expected sequence of equal length at every dimension: {error}") from None
+        raise ValueError(f"expected sequence of equal length at every dimension: {_uneven(data) or error}") from None
+
+
+def _uneven(data: Any, place: str = "data") -> str:
+    """Where nested lists are no block: which one has another length than the first beside it; "" where all are equal."""
+    dim, level = 0, [(place, data)]
+    while True:
+        inner = [(f"{name}[{i}]", x) for name, those in level for i, x in enumerate(those)]
+        lists = [isinstance(x, (list, tuple)) for _, x in inner]
+        dim += 1
+        if not any(lists):
+            return ""
+        if not all(lists):
+            name, odd = inner[lists.index(not lists[0])]
+            return f"{name} is {f'a {type(odd).__name__}' if isinstance(odd, (list, tuple)) else 'a number'}, and {inner[0][0]} is not"
+        length = len(inner[0][1])
+        for name, x in inner:
+            if len(x) != length:
+                return f"expected sequence of length {length} at dim {dim} (got {len(x)}: {name})"
+        level = inner
 
 
 def _infer(data: Any) -> Any:
@@ -558,7 +577,8 @@ def _infer(data: Any) -> Any:
             return array.astype(np.float64), dtypes.get_default_dtype() if float in held else None
         if flat[0] in ("list", "tuple"):
             raise ValueError("expected sequence of equal length at every dimension")
-        raise RuntimeError(f"Could not infer dtype of {flat[0]}")
+        odd = next(x for x in array.reshape(-1) if type(x) not in (int, float, bool, complex))
+        raise RuntimeError(f"Could not infer dtype of {type(odd).__name__}")
     if array.dtype.kind in "US":
         raise TypeError(f"new(): invalid data type '{type(array.reshape(-1)[0].item()).__name__}'")
     python = not isinstance(data, (np.ndarray, np.generic))

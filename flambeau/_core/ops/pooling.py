@@ -62,9 +62,11 @@ class Pool:
             o = (-(-span // s) if ceil else span // s) + 1
             if ceil and (o - 1) * s >= i + p:  # the last window must begin inside the image or its left border
                 o -= 1
-            if o <= 0:
-                raise RuntimeError(f"Given input size: ({'x'.join(map(str, image))}). Calculated output size: ({o}). Output size is too small")
             out.append(o)
+        if min(out) <= 0:
+            sizes, made = ("x".join(map(str, those)) for those in (image, out))
+            raise RuntimeError(f"Given input size: ({sizes}). Calculated output size: ({made}), with a kernel of {'x'.join(map(str, self.kernel))}. "
+                               "Output size is too small")
         self.out = tuple(out)
 
     def reach(self) -> Sizes:
