@@ -20,7 +20,7 @@ def test_each_page_is_in_the_lists() -> None:
     assert ": reference.md\n" in site
 
 
-@pytest.mark.parametrize("page", [*PAGES, DOCS / "reference.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "reference.md", DOCS / "index.md", DOCS / "examples.md"], ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         if "://" not in target:
@@ -43,3 +43,21 @@ def test_sentences_are_short(name: str) -> None:
     prose = " ".join(line for line in text.splitlines() if line and line[0] not in "|#")
     long = [s for s in re.split(r"(?<=[.:;?])\s+", prose) if len(s.split()) > 30]
     assert long == []
+
+
+def test_the_site_needs_nothing_else_and_fails_for_broken_links() -> None:
+    text = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    for line in ("strict: true", "    not_found: warn", "    anchors: warn", "  color_mode: auto", "  user_color_mode_toggle: true", "extra_css: [site.css]",
+                 "plugins: [search]", "  highlightjs: false", "  - codehilite:", "  - Home: index.md"):
+        assert f"\n{line}\n" in text, line
+    sheet = (DOCS / "site.css").read_text("utf-8")
+    assert "@import" not in sheet and "url(" not in sheet and "[data-bs-theme=dark] .code .k {" in sheet and ".code .k {" in sheet
+    assert "overflow-wrap: anywhere" in sheet
+
+
+def test_making_the_site_tries_examples_and_variables() -> None:
+    recipe = re.search(r"^docs:.*\n((?:\t.*\n)+)", (DOCS.parent / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    for part in ("tools/reference.py --check", "tests/test_docs_examples.py", "tests/test_guide.py", "tests/test_examples.py", "tests/test_notebooks.py",
+                 "mkdocs build"):
+        assert part in recipe[1], part

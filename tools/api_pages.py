@@ -52,7 +52,7 @@ class Example(NamedTuple):
 def examples() -> dict[str, Example]:
     """What docs/examples.md has for each name."""
     text = EXAMPLES.read_text(encoding="utf-8")
-    found = {}
+    found: dict[str, Example] = {}
     for match in re.finditer(r"^## ([^\n]+)\n\n```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         names = tuple(match[1].split(", "))
         found |= dict.fromkeys(names, Example(names, match[2], text.count("\n", 0, match.start(2))))

@@ -15,8 +15,11 @@ from flambeau import nn
 # by the layer's name without its dimensions: the arguments that are tried, and the sizes
 WINDOWS = {"kernel_size": (2, 3), "stride": (1, 2), "padding": (0, 1)}
 TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
-    "Conv": WINDOWS | {"dilation": (1, 2)}, "MaxPool": WINDOWS | {"dilation": (1, 2)}, "AvgPool": WINDOWS, "LPPool": {k: WINDOWS[k] for k in ("kernel_size", "stride")},
-    "ConvTranspose": WINDOWS | {"dilation": (1, 2), "output_padding": (0,)}, "AdaptiveMaxPool": {"output_size": (1, 3)}, "AdaptiveAvgPool": {"output_size": (1, 3)},
+    "Conv": WINDOWS | {"dilation": (1, 2)},
+    "MaxPool": WINDOWS | {"dilation": (1, 2)}, "AvgPool": WINDOWS,
+    "LPPool": {k: WINDOWS[k] for k in ("kernel_size", "stride")},
+    "ConvTranspose": WINDOWS | {"dilation": (1, 2), "output_padding": (0,)},
+    "AdaptiveMaxPool": {"output_size": (1, 3)}, "AdaptiveAvgPool": {"output_size": (1, 3)},
     "ConstantPad": {"padding": (0, 2)}, "ZeroPad": {"padding": (0, 2)}, "ReflectionPad": {"padding": (0, 2)}, "ReplicationPad": {"padding": (0, 2)},
     "CircularPad": {"padding": (0, 2)},
 }

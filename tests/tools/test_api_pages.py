@@ -34,3 +34,11 @@ def test_docstrings_of_operations_say_more_than_their_name():
     names = dict(api_pages.members(api_pages.resolve(""), ""))
     said = {n: api_pages.text_of(v) for n, v in names.items() if callable(v)}
     assert [n for n, text in said.items() if len(re.sub(r"\W", "", text)) < 8] == []
+
+
+def test_defaults_stand_as_python_has_them():
+    names = dict(api_pages.members(api_pages.resolve("nn"), "nn"))
+    told = api_pages.signature("Conv2d", names["Conv2d"])
+    assert "padding_mode: str = 'zeros'" in told and "'str'" not in told and "bias: bool = True" in told
+    functions = dict(api_pages.members(api_pages.resolve("nn.functional"), "nn.functional"))
+    assert "reduction: str = 'mean'" in api_pages.signature("mse_loss", functions["mse_loss"])

@@ -64,8 +64,8 @@ class Pool:
                 o -= 1
             out.append(o)
         if min(out) <= 0:
-            sizes, made = ("x".join(map(str, those)) for those in (image, out))
-            raise RuntimeError(f"Given input size: ({sizes}). Calculated output size: ({made}), with a kernel of {'x'.join(map(str, self.kernel))}. "
+            given, made, kernel_sizes = ("x".join(map(str, those)) for those in (image, out, self.kernel))
+            raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}), with a kernel of {kernel_sizes}. "
                                "Output size is too small")
         self.out = tuple(out)
 
