@@ -12,6 +12,8 @@ name, and are looked at once they are open.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import stat
@@ -19,7 +21,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FORMAT = b"flambeau-kernel-1\n"
 MAX_BYTES = 128 << 20
@@ -30,6 +32,9 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW"
 # not blocking: a pipe in the place of an entry would keep its reader waiting
 _ENTRY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+_LOCK = ".lock"
+_PATIENCE = 20.0  # seconds
 
 _stores = 0
 made, seconds = 0, 0.0  # how many entries this process has compiled itself, and how long that took
@@ -60,14 +65,53 @@ def get(name: str, make: Callable[[], bytes]) -> bytes:
     global made, seconds, on_slow
     found = load(name)
     if found is None:
-        since = time.perf_counter()
-        found = make()
-        store(name, found)
-        made, seconds = made + 1, seconds + time.perf_counter() - since
+        with _alone(name) as waited:
+            found = load(name) if waited else None
+            if found is not None:
+                return found
+            since = time.perf_counter()
+            found = make()
+            store(name, found)
+            made, seconds = made + 1, seconds + time.perf_counter() - since
         if seconds > SLOW and on_slow is not None:
             tell, on_slow = on_slow, None
             tell(made, seconds)
     return found
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[bool]:
+    """While one process makes an entry, others wait, and then find it; gives whether it waited.
+
+    A lock is a file beside the entry, held by `flock`, which ends with its process.  Where it cannot be had, or is held for longer than any
+    kernel takes, the entry is made all the same: it comes in whole, whoever is last.
+    """
+    lock, waited = -1, False
+    try:
+        lock = os.open(name + _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600, dir_fd=_opened())
+        until, pause = time.monotonic() + _PATIENCE, 0.001
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    break
+                waited = True
+                time.sleep(pause)
+                pause = min(2 * pause, 0.02)
+    except OSError:
+        pass
+    try:
+        yield waited
+    finally:
+        if lock >= 0:
+            try:
+                _remove(name + _LOCK, _opened())
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a child that was forked meanwhile holds it too
+            except OSError:
+                pass
+            os.close(lock)
 
 
 def load(name: str) -> bytes | None:
@@ -135,7 +179,7 @@ def trim(limit: int | None = None) -> int:
                     s = e.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                if e.name.endswith(".tmp") and time.time() - s.st_mtime > 3600:
+                if e.name.endswith((".tmp", _LOCK)) and time.time() - s.st_mtime > 3600:
                     _remove(e.name, where)  # left by a process that died while writing
                 else:
                     entries.append((s.st_mtime, s.st_size, e.name))

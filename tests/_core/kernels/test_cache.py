@@ -299,3 +299,43 @@ def test_what_is_made_is_kept_and_slow_making_is_told_once(tmp_path, monkeypatch
     assert [cache.get(name, slowly) for name in names] == [b"body"] * 3
     assert [count for count, _ in told] == [2] and told[0][1] > 0.05 and cache.made == 3
     assert cache.get(names[0], lambda: b"another") == b"body" and cache.made == 3
+
+
+def test_no_entry_is_made_by_two_at_once(tmp_path):
+    """Four processes ask for the same entries at once: each is made once, and nothing else stays in the folder."""
+    program = """
+import os, sys, time
+from flambeau._core.kernels import cache
+def slowly():
+    time.sleep(0.2)
+    return b"body"
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.001)
+assert [cache.get(cache.key("shared", str(i)), slowly) for i in range(3)] == [b"body"] * 3
+print(cache.made)
+"""
+    start = tmp_path / "start"
+    env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path / "kept")}
+    those = [subprocess.Popen([sys.executable, "-c", program, str(start)], env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    time.sleep(1)
+    start.touch()
+    told = [p.communicate(timeout=200)[0] for p in those]
+    assert [p.returncode for p in those] == [0] * 4 and sum(map(int, told)) == 3
+    assert len(list((tmp_path / "kept" / "kernels-1").iterdir())) == 3
+
+
+def test_a_lock_that_stays_does_not_stop_anybody(tmp_path, monkeypatch):
+    import fcntl
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(cache, "_PATIENCE", 0.05)
+    name = cache.key("held")
+    assert cache.store("other", b"x")
+    with open(tmp_path / "kept" / "kernels-1" / (name + ".lock"), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        since = time.monotonic()
+        assert cache.get(name, lambda: b"mine") == b"mine" and time.monotonic() - since < 5
+    assert cache.load(name) == b"mine"
+    # one that a process left when it died is nobody's
+    gone = cache.key("left")
+    (tmp_path / "kept" / "kernels-1" / (gone + ".lock")).touch()
+    assert cache.get(gone, lambda: b"new") == b"new" and cache.load(gone) == b"new"
