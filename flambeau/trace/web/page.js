@@ -8,9 +8,15 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (lines) lines.relook(); });
   // Paper is light, whatever the screen is; what a canvas holds is drawn anew.
-  let shown = "";
-  addEventListener("beforeprint", () => { shown = root.dataset.look || ""; root.dataset.look = "light"; if (lines) lines.relook(); });
-  addEventListener("afterprint", () => { if (shown) root.dataset.look = shown; else delete root.dataset.look; if (lines) lines.relook(); });
+  let shown = null;
+  addEventListener("beforeprint", () => {
+    if (shown === null) { shown = root.dataset.look || ""; root.dataset.look = "light"; if (lines) lines.relook(); }
+  });
+  addEventListener("afterprint", () => {
+    if (shown) root.dataset.look = shown; else delete root.dataset.look;
+    shown = null;
+    if (lines) lines.relook();
+  });
   if (document.getElementById("lanes")) {
     const names = document.querySelector(".names"), scroll = document.querySelector(".scroll"), overview = document.querySelector(".overview");
     const folded = html("p", "", document.querySelector(".keys"));
