@@ -199,7 +199,7 @@ class SimulatedDriver(Driver):
         spec = prepared.keep
         if type(spec) is Collective:
             seconds = clock.collective_seconds(what, spec.name, spec.whole, spec.size)
-            self._submit(stream, Launch(prepared, args), seconds, seconds, d.link)
+            self._submit(stream, Launch(prepared, args, site() or _SOMEWHERE), seconds, seconds, d.link)
             return
         price = self._costs.get((prepared, what))
         if price is None:
