@@ -78,6 +78,7 @@ def test_streams_keep_their_blocks_apart(gpus: None) -> None:
         c = torch.ones(1000, device="cuda")
         assert inside(c, pool)
     assert not inside(torch.ones(1000, device="cuda"), pool)
+    cuda.current_stream().wait_stream(stream)
     assert (b + c).tolist() == [2.0] * 1000
 
 
