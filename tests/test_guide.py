@@ -23,7 +23,7 @@ def test_each_page_is_in_the_lists() -> None:
 @pytest.mark.parametrize("page", [*PAGES, DOCS / "reference.md", DOCS / "index.md", DOCS / "examples.md"], ids=lambda p: p.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
-        if "://" not in target:
+        if "://" not in target and not target.startswith("api/"):  # written by make docs, whose site is built with --strict
             assert (page.parent / target).exists(), target
 
 
