@@ -327,8 +327,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f"torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}")
-    if any(t.meta.device is not ts[0].meta.device for t in ts):
+    if len({t.meta.device for t in ts if t.meta.device.type != "meta"}) < 2 and any(t.meta.device is not ts[0].meta.device for t in ts):
         raise RuntimeError(f"torch.meshgrid expects all tensors to have the same device, got {', '.join(str(t.meta.device) for t in ts)}")
+    same_device("meshgrid", *ts)
     for t in ts:
         if len(t.meta.shape) > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t!r}")
