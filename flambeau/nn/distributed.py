@@ -54,7 +54,10 @@ class DistributedDataParallel(Module):
         from ..distributed.reducer import Reducer
         from ..distributed.world import of
         for name in ("param_dtype", "reduce_dtype", "buffer_dtype") if mixed_precision is not None else ():
-            d = getattr(mixed_precision, name, None)
+            if not hasattr(mixed_precision, name):
+                raise AttributeError(f"DistributedDataParallel: mixed_precision must have param_dtype, reduce_dtype and buffer_dtype, as _MixedPrecision has; "
+                                     f"'{type(mixed_precision).__name__}' object has no attribute '{name}'")
+            d = getattr(mixed_precision, name)
             if d is not None and not getattr(d, "is_floating_point", False):
                 raise TypeError(f"DistributedDataParallel: mixed_precision.{name} must be a floating dtype or None, got {d!r}")
         group = of(process_group)

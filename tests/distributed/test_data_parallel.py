@@ -234,7 +234,7 @@ model = DDP(net("plain"))
 with raises(TypeError, "callable"):
     model.register_comm_hook(None, 3)
 loss = ((model(x) - y) ** 2).mean()
-with raises(NotImplementedError, "mixed_precision"):
+with raises(AttributeError, "mixed_precision must have param_dtype", "'object'"):
     DDP(net("plain"), mixed_precision=object())
 print("told", rank)
 """)
