@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import bfloat16, dtype, float16, float32, float64, uint32, uint64
+from ..dtypes import bfloat16, dtype, float16, float32, float64, int64, uint32, uint64
 from . import expr as E
 from .expr import Expr, cast, const, make
 
@@ -51,6 +51,14 @@ def words(counter: Expr, seed: Expr, subsequence: Expr | None = None) -> tuple[E
 
 def counter_at(index: Expr, offset: Expr) -> Expr:
     return make("add", uint64, (cast(index, uint64), offset))
+
+
+def position(rank: int, first: int) -> Expr:
+    """The row-major number of an element.  Its strides come as numbers, from scalar `first` on, so that one kernel serves every shape of a rank."""
+    found: Expr = const(0, int64)
+    for axis in range(rank):
+        found = found + E.coord(axis) * E.scalar(first + axis, int64)
+    return found
 
 
 def _bits(word: Expr, keep: int, d: dtype) -> Expr:

@@ -23,7 +23,7 @@ from ..kernels.programs import Map
 from ..kernels.specs import Draw
 from ..layout import contiguous_strides, expand_strides
 from ..runtime import caches, dispatch, generators
-from ..tensor import Meta, Tensor, alias, empty, meta
+from ..tensor import Meta, Tensor, alias, meta
 from . import launch, thread_draws
 from .checks import same_device
 
@@ -39,7 +39,7 @@ _programs: dict[Any, Map] = {}
 
 class Distribution:
     """A row: `formula(words, type, *numbers, *operands)` for counters; `kind(meta, *numbers)`, which gives a kind of `kernels.drawing` and its
-    numbers, for PyTorch's stream; `by_threads(block, type, *numbers, *operands)` for GPUs, or its two forms for blocks of four and of two numbers;
+    numbers, for PyTorch's stream; `by_threads(block, type, *numbers, *operands)` for GPUs;
     number_type: of the numbers, where it is not the computation's; neighbours: they share a block, of one thread."""
 
     __slots__ = ("name", "formula", "kind", "by_threads", "number_type", "neighbours")
@@ -128,13 +128,6 @@ def _by_threads(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: gene
     thread_draws.draw(t, f"{what.name} {each}", formula, each, given, number_type, g, order)
 
 
-def first_words(n: int, dev: device_class, g: generators.Generator) -> Tensor:
-    """int64 (n,): the first word of each of n threads."""
-    found = empty((n,), dtypes.int64, dev)
-    thread_draws.draw_alone(found, "words", lambda b, d: b.word(), g)
-    return found
-
-
 def _counted(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: generators.Generator, inputs: tuple[Tensor, ...]) -> Tensor:
     """Element i (row-major) from counter i of the draw."""
     m = t.meta
@@ -151,11 +144,8 @@ def _counted(t: Tensor, what: Distribution, numbers: tuple[Any, ...], g: generat
         index: Expr = E.coord(-1)
         scalars: list[dtype_class] = [uint64, uint64]
         if not flat:
-            # row-major position from coordinates: the strides come as numbers, so one kernel serves every shape of a rank
-            index = E.const(0, dtypes.int64)
-            for axis in range(len(domain)):
-                index = index + E.coord(axis) * E.scalar(len(scalars), dtypes.int64)
-                scalars.append(dtypes.int64)
+            index = philox.position(len(domain), len(scalars))
+            scalars += [dtypes.int64] * len(domain)
         w = philox.words(philox.counter_at(index, E.scalar(1, uint64)), E.scalar(0, uint64))
         values = [E.scalar(len(scalars) + i, number_type) for i in range(len(numbers))]
         scalars += [number_type] * len(numbers)

@@ -18,7 +18,7 @@ from ..errors import warn
 from ..runtime import dispatch, generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
-from . import draws, launch, outputs
+from . import draws, launch, outputs, thread_draws
 from .checks import may_write
 from .copies import strides_for
 from .creation import _finish, _options, _rounded, _shape, counts
@@ -437,7 +437,7 @@ def _shuffled(n: int, dev: Any, g: generators.Generator) -> Tensor:
         keys = keys & ((1 << bits) - 1)
     keys, order = sort(keys, stable=True)
     equal = keys[1:] == keys[:-1]
-    word = draws.first_words(n, dev, g)
+    word = thread_draws.first_words(n, dev, g)
     first = equal.clone()
     first[1:] &= ~equal[:-1]
     swaps = (first & (word[:-1] % 2 == 0)).to(dtypes.int64)

@@ -7,13 +7,14 @@ left is one row of T after the other.  Dropout and `bernoulli` of tensors give t
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
 from ..dtypes import float32, float64, int64, uint64
-from ..kernels import curand
+from ..kernels import curand, philox
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     Formula = Callable[..., Expr]
 
-_programs: dict[Any, Map] = {}
 _SEED, _OFFSET = E.scalar(0, uint64), E.scalar(1, uint64)
 _FIRST = 2  # of the scalars that follow
 
@@ -58,7 +58,7 @@ def draw(t: Tensor, name: str, formula: Formula, each: int, numbers: tuple[Any, 
     def fill(how: str, rows: int, columns: int, first: int) -> None:
         """Rows of elements from row `first` of all on; rounds have as many rows each as a block has numbers."""
         outs = each if how == "rounds" else 1
-        program = _program((name, m.dtype, number_type, each, how, len(numbers)), lambda: _rows(formula, m.dtype, number_type, each, how, len(numbers)))
+        program = _rows(formula, m.dtype, number_type, each, how, len(numbers))
         at = meta((rows, columns), (threads * outs, 1), m.dtype, m.device)
         targets = [alias(flat, at, flat.ptr + (first + k) * threads * m.dtype.itemsize) for k in range(outs)]
         launch.run(program, (rows, columns), targets, [], numbers=(seed, offset, first, *numbers), name=name)
@@ -74,18 +74,15 @@ def draw(t: Tensor, name: str, formula: Formula, each: int, numbers: tuple[Any, 
         if n % threads:
             fill("rows", 1, n % threads, n // threads)
     if not dense:
-        copy = _program(("copy", m.dtype), lambda: Map((E.input(0, m.dtype),), (m.dtype,)))
-        launch.run(copy, shape, [alias(t, meta(shape, strides, m.dtype, m.device), t.ptr)], [alias(flat, meta(shape, None, m.dtype, m.device), flat.ptr)],
-                   name=name)
+        there, here = [alias(x, meta(shape, steps, m.dtype, m.device), x.ptr) for x, steps in ((t, strides), (flat, None))]
+        launch.run(Map((E.input(0, m.dtype),), (m.dtype,)), shape, [there], [here], name=name)
 
 
-def _program(key: Any, make: Callable[[], Map]) -> Map:
-    found = _programs.get(key)
-    if found is None:
-        found = _programs[key] = make()
-    return found
+def _part(a: Expr, op: str, b: int | Expr) -> Expr:
+    return E.make(op, uint64, (a, b if isinstance(b, Expr) else E.const(b, uint64)))
 
 
+@functools.cache
 def _rows(formula: Formula, d: dtype_class, number_type: dtype_class, each: int, how: str, numbers: int) -> Map:
     given = [E.scalar(_FIRST + 1 + k, number_type) for k in range(numbers)]
     scalars = (uint64, uint64, int64, *[number_type] * numbers)
@@ -96,9 +93,7 @@ def _rows(formula: Formula, d: dtype_class, number_type: dtype_class, each: int,
         blocks = [curand.Block(_SEED, _OFFSET, thread, row, k) for k in range(each)]
     else:
         at = E.cast(row + E.scalar(_FIRST, int64), uint64)
-        shift = each.bit_length() - 1
-        blocks = [curand.Block(_SEED, _OFFSET, thread, E.make("shr", uint64, (at, E.const(shift, uint64))),
-                               E.make("and", uint64, (at, E.const(each - 1, uint64))))]
+        blocks = [curand.Block(_SEED, _OFFSET, thread, _part(at, "shr", each.bit_length() - 1), _part(at, "and", each - 1))]
     return Map(tuple([E.cast(formula(b, d, *given), d) for b in blocks]), (), scalars)
 
 
@@ -111,17 +106,13 @@ def draw_neighbours(t: Tensor, name: str, formula: Formula, width: int, numbers:
     most = _threads(n, m.device)
     threads = 0 if chunks <= most else most
     seed, offset = g.take(curand.consumed(n, most, 4))
-    program = _program((name, m.dtype, number_type, width, bool(threads), len(numbers)),
-                       lambda: _neighbours(formula, m.dtype, number_type, width, bool(threads), len(numbers)))
+    program = _neighbours(formula, m.dtype, number_type, width, bool(threads), len(numbers))
     at = meta((chunks,), (width,), m.dtype, m.device)
     targets = [alias(t, at, t.ptr + k * m.dtype.itemsize) for k in range(width)]
     launch.run(program, (chunks,), targets, [], numbers=(seed, offset, threads, *numbers), name=name)
 
 
-def _part(a: Expr, op: str, b: int | Expr) -> Expr:
-    return E.make(op, uint64, (a, b if isinstance(b, Expr) else E.const(b, uint64)))
-
-
+@functools.cache
 def _neighbours(formula: Formula, d: dtype_class, number_type: dtype_class, width: int, several: bool, numbers: int) -> Map:
     given = [E.scalar(_FIRST + 1 + k, number_type) for k in range(numbers)]
     thread: Expr = E.cast(E.coord(-1), uint64)
@@ -141,29 +132,30 @@ def _neighbours(formula: Formula, d: dtype_class, number_type: dtype_class, widt
     return Map(tuple(found), (), (uint64, uint64, uint64, *[number_type] * numbers), joined=((0, width),))
 
 
-def draw_alone(t: Tensor, name: str, formula: Formula, g: Generator) -> None:
-    """Fills the dense `t` where each element has a thread of its own."""
-    m = t.meta
-    seed, offset = g.take(1)
-    b = curand.Block(_SEED, _OFFSET, E.coord(-1), 0, 0)
-    program = _program((name, m.dtype), lambda: Map((E.cast(formula(b, m.dtype), m.dtype),), (), (uint64, uint64)))
-    launch.run(program, (m.numel,), [alias(t, meta((m.numel,), None, m.dtype, m.device), t.ptr)], [], numbers=(seed, offset), name=name)
+def first_words(n: int, dev: device_class, g: Generator) -> Tensor:
+    """int64 (n,): the first word of each of n threads."""
+    found = empty((n,), int64, dev)
+    launch.run(_words(), (n,), [found], [], numbers=g.take(1), name="words")
+    return found
+
+
+@functools.cache
+def _words() -> Map:
+    return Map((E.cast(curand.Block(_SEED, _OFFSET, E.coord(-1), 0, 0).word(), int64),), (), (uint64, uint64))
 
 
 def draw_each(t: Tensor, name: str, formula: Formula, g: Generator, inputs: Sequence[Tensor]) -> None:
     """Fills `t` by inputs, which are broadcast to it, where four neighbours (row-major) share a block, and no thread draws twice."""
     m = t.meta
-    types, rank = tuple([x.meta.dtype for x in inputs]), len(m.shape)
-    seed, offset = g.take(10)
+    program = _each(formula, m.dtype, tuple([x.meta.dtype for x in inputs]), len(m.shape))
+    launch.run(program, tuple(m.shape), [t], list(inputs), numbers=(*g.take(10), *contiguous_strides(m.shape)), name=name)
 
-    def make() -> Map:
-        index: Expr = E.const(0, int64)
-        for axis in range(rank):
-            index = index + E.coord(axis) * E.scalar(_FIRST + axis, int64)
-        at = E.cast(index, uint64)
-        b = curand.Block(_SEED, _OFFSET, _part(at, "shr", 2), 0, _part(at, "and", 3))
-        return Map((E.cast(formula(b, m.dtype, *[E.input(k, x) for k, x in enumerate(types)]), m.dtype),), types, (uint64, uint64, *[int64] * rank))
-    launch.run(_program((name, m.dtype, types, rank), make), tuple(m.shape), [t], list(inputs), numbers=(seed, offset, *contiguous_strides(m.shape)), name=name)
+
+@functools.cache
+def _each(formula: Formula, d: dtype_class, inputs: tuple[dtype_class, ...], rank: int) -> Map:
+    at = E.cast(philox.position(rank, _FIRST), uint64)
+    b = curand.Block(_SEED, _OFFSET, _part(at, "shr", 2), 0, _part(at, "and", 3))
+    return Map((E.cast(formula(b, d, *[E.input(k, x) for k, x in enumerate(inputs)]), d),), inputs, (uint64, uint64, *[int64] * rank))
 
 
 # -------------------------------------------------------------------------------------------------------------- formulas
