@@ -8,6 +8,7 @@ The gradient of weights sums, for each place, that run times the gradients, with
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import native
@@ -104,14 +105,9 @@ def _tables(d: dtype, order: tuple[int, int, int], planes: tuple[int, int, int],
     return head, tables
 
 
-_loaded: dict[str, dict[str, int]] = {}
-
-
+@functools.cache
 def _functions(d: dtype) -> dict[str, int]:
-    found = _loaded.get(d.name)
-    if found is None:
-        found = _loaded[d.name] = compiler.functions(("channelwise", d.name), NAMES, lambda: text(d))
-    return found
+    return compiler.functions(("channelwise", d.name), NAMES, lambda: text(d))
 
 
 def text(d: dtype) -> str:

@@ -8,6 +8,7 @@ K is cut into blocks of channels; the order of a sum depends on the sizes alone.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ... import native
@@ -92,15 +93,10 @@ def _flat_bytes(sizes: tuple[tuple[int, ...], ...], block: int, width: int, item
     return -(-block * (rows * row * item + 64) // 64) * 64 + 256
 
 
-_loaded: dict[str, dict[str, int]] = {}
-
-
+@functools.cache
 def _functions(d: dtype) -> dict[str, int]:
-    found = _loaded.get(d.name)
-    if found is None:
-        from .. import compile as compiler
-        found = _loaded[d.name] = compiler.functions(("windows", d.name), NAMES, lambda: text(d))
-    return found
+    from .. import compile as compiler
+    return compiler.functions(("windows", d.name), NAMES, lambda: text(d))
 
 
 def text(d: dtype) -> str:

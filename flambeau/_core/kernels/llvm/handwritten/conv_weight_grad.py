@@ -9,6 +9,7 @@ groups and blocks depend on the sizes alone, so sums do not depend on threads.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from ... import native
@@ -94,16 +95,10 @@ def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]
     return entry, side * groups * partial
 
 
-_loaded: dict[tuple[object, ...], dict[str, int]] = {}
-
-
+@functools.cache
 def _functions(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) -> dict[str, int]:
-    key = (d.name, kernel, stride, dilation)
-    found = _loaded.get(key)
-    if found is None:
-        from .. import compile as compiler
-        found = _loaded[key] = compiler.functions(("weights", repr(key)), NAMES, lambda: text(d, kernel, stride, dilation))
-    return found
+    from .. import compile as compiler
+    return compiler.functions(("weights", repr((d.name, kernel, stride, dilation))), NAMES, lambda: text(d, kernel, stride, dilation))
 
 
 def text(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) -> str:
