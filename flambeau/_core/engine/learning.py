@@ -3,12 +3,14 @@
 A call that has been made a few times with the same layouts and constants is captured on copies of its operands (`runtime.capture`),
 written down as a script (`scripts`) and from then on replayed (`replays`); with it, when an operand requires grad, its backward pass. A
 replay is compared, bit by bit, with what was captured before it is used, on memory filled with something else. What depends on more
-than layouts and constants (many values that Python looks at, memory that is somebody else's) is never replayed. Of large operands only
-calls are learned that do nothing to memory, such as views: elsewhere the Python between launches does not matter.
+than layouts and constants (many values that Python looks at, memory that is somebody else's) is never replayed. Of large operands calls
+that do nothing to memory, such as views, are learned as soon, on memory that nobody touches; others once they were made so often that copies
+of the operands are worth it, where the Python between launches is a good part of the call.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
 
 AFTER = 3  # calls of the same layouts and constants that go the ordinary way first
 _DOUBLES = 256  # plans learned, at which twice as many calls are asked for: learning takes 1 to 2 ms, which calls that seldom come do not give back
-_MOST_BYTES = 1 << 18  # of an operand whose values are learned from
+_MOST_BYTES = 1 << 18  # of an operand whose values are learned from as soon as of any
+_MOST_COPIED = 1 << 25  # of all operands together whose values are learned from at all
+_EACH = 1 << 16  # bytes of them that ask for one call more, as copies and comparisons take time
+_MOST_SECONDS = 0.003  # that such a call may take: beside more the Python between its launches does not matter
 _MOST_RECORDED = 1 << 16  # of an operand of a recorded call: of larger ones gradients are put together in ways of their own
 _MOST_BARE = 1 << 36  # of an operand at all
 _MOST_PLANS = 1 << 12  # of all operations: a program whose calls never repeat must not fill the memory with them
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
 _UNFIT = 16  # replays that did not fit, after which there are no more
-_NEVER = -(1 << 30)  # calls, of what is not learned
+_NEVER = -(1 << 30)  # calls, of what is not learned (a count below 0 is of calls until values of large operands are learned from)
 on = True
 learned: list[str] = []  # the operations of all plans that were learned since devices changed
 caches.on_forget(learned.clear)
@@ -45,13 +50,13 @@ class Call:
     """One kind of call: an operation with layouts and constants.
 
     values: the arguments of one such call without its operands.  passed: the places among them of what may hold tensors.  pattern: of
-    each of those, see `replays.unpack`.  bare: its operands are so large that it may do nothing to memory.
+    each of those, see `replays.unpack`.  bare: its operands are so large that it may do nothing to memory.  large: they are, and yet it may.
     """
 
-    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit", "recorded", "bare")
+    __slots__ = ("operation", "values", "passed", "pattern", "device", "taped", "unfit", "recorded", "bare", "large")
 
     def __init__(self, operation: Operation, values: Values, passed: Sequence[int]) -> None:
-        self.bare = False
+        self.bare = self.large = False
         self.operation, self.passed = operation, tuple(passed)
         self.pattern = tuple([_pattern(values[i]) for i in passed])
         kept = [list(v) if type(v) is list else v for v in values]  # the program may change its list
@@ -109,7 +114,10 @@ class Call:
         laid_out = bare if self.bare else copied
         fresh, copies = Fresh(), [laid_out(t) for t in operands]
         with no_grad():
+            started = time.thread_time()
             taken, made = captured(self.carry_out, copies, 0, self.bare)
+        if self.large and (time.thread_time() - started > _MOST_SECONDS or sum(t.meta.nbytes for t in tensors_of(made, copies)) > _MOST_COPIED):
+            raise capture.Unrepeatable("work on much memory")
         places = Places(copies, fresh, foreign=taken.foreign)
         script = script_of(places, taken, made, copies)
         told = any(s.expected is not None for s in script.steps)  # by values that were worked out, and are conditions
@@ -135,7 +143,7 @@ class Call:
         if not on or caches.observed() or tape.anomaly.on:
             return self.plain(*given)
         operands, renewed = self.operands(given), caches.renewed
-        large = self.bare or any(t.meta.nbytes > _MOST_RECORDED for t in operands)
+        large = self.bare or self.large or any(t.meta.nbytes > _MOST_RECORDED for t in operands)
         found = None if large else attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
         run = self.plain if found is None else found
         if renewed == caches.renewed:
@@ -193,19 +201,22 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
-        if count < AFTER << len(learned) // _DOUBLES:
+        if count < 0 or 0 < count < AFTER << len(learned) // _DOUBLES:
             caches.keep(seen, key, count)
             return
         if key in self.env["plans"]:  # the call changed its operands' layouts, by which it would be found
             caches.keep(seen, key, _NEVER)
             return
         renewed = caches.renewed
-        run = attempt(self.operation, values, self.passed) if self._here(values) else None
+        run = attempt(self.operation, values, self.passed, count == 0) if self._here(values) else None
         if renewed != caches.renewed:
             return
         if run is None:
-            caches.keep(seen, key, _NEVER)
-            self._fail()
+            sizes = [t.meta.nbytes for t in self._operands(values)] if count else []
+            later = on and max(sizes, default=0) > _MOST_BYTES and sum(sizes) <= _MOST_COPIED and self._here(values)
+            caches.keep(seen, key, -(sum(sizes) // _EACH) if later else _NEVER)
+            if not later:
+                self._fail()
             return
         self.hopeless, self.learned = 0, True
         learned.append(self.operation.name)
@@ -222,9 +233,12 @@ class Learner:
         caches.keep_since(since, self.env["plans"], key, run)
         self.learned = True
 
+    def _operands(self, values: Values) -> list[Tensor]:
+        return [t for i in self.passed for t in (values[i] if type(values[i]) in (tuple, list) else (values[i],)) if isinstance(t, Tensor)]
+
     def _worth(self, values: Values) -> bool:
         """Whether a call with these operands could be learned."""
-        tensors = [t for i in self.passed for t in (values[i] if type(values[i]) in (tuple, list) else (values[i],)) if isinstance(t, Tensor)]
+        tensors = self._operands(values)
         return on and bool(tensors) and all(t.meta.device.type == "cpu" and t.meta.nbytes <= _MOST_BYTES for t in tensors)
 
     def _counted(self, key: Any, call: Call, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -274,14 +288,15 @@ class Learner:
 _ptr: Any = Tensor.__dict__["ptr"].__get__
 
 
-def attempt(operation: Operation, values: Values, passed: Sequence[int]) -> Callable[..., Any] | None:
-    """The replay of calls like this one, or None."""
+def attempt(operation: Operation, values: Values, passed: Sequence[int], copied: bool = False) -> Callable[..., Any] | None:
+    """The replay of calls like this one, or None. copied: large operands are copied, so that something may be done to memory."""
     call = Call(operation, values, passed)
     operands = call.operands([values[i] for i in passed])
     most = max([t.meta.nbytes for t in operands], default=0)
     if most > _MOST_BARE or any(t.meta.device.type != "cpu" or not t.meta.plain for t in operands):
         return None
-    call.bare = most > _MOST_BYTES
+    call.large = copied
+    call.bare = most > _MOST_BYTES and not copied
     try:
         for t in operands:
             _ptr(t)

@@ -148,16 +148,20 @@ class Owner:
 class Fresh:
     """Tells blocks that were free when this was made, or did not exist, from those that were somebody's."""
 
-    __slots__ = ("before", "runs")
+    __slots__ = ("before", "runs", "large")
 
     def __init__(self) -> None:
         self.before, self.runs = cpu_memory.free_blocks()
+        self.large = cpu_memory.large_in_use()
 
     def block(self, address: int) -> tuple[int, int]:
         """Where the block around an address begins, and its size. Raises Unrepeatable where it is no new block."""
         found = cpu_memory.span(address)
         if found is None:
-            raise capture.Unrepeatable("an address outside small blocks")
+            large = cpu_memory.whole(address)
+            if large is None or large[0] in self.large:
+                raise capture.Unrepeatable("memory that is neither an operand's nor new")
+            return large
         base, size, run = found
         if run < self.runs and base not in self.before:
             raise capture.Unrepeatable("memory that is neither an operand's nor new")
@@ -192,7 +196,7 @@ class Places:
         found = self.gradients.find(address)
         if found is not None:
             return Place(GRADIENT, *found)
-        before = cpu_memory.span(address)
+        before = cpu_memory.whole(address) if self.earlier else None
         if before is not None and before[0] in self.earlier:
             return Place(EARLIER, self.earlier[before[0]], address - before[0])
         base, size = self.fresh.block(address)

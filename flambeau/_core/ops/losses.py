@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import tape
+from ..autograd.mode import no_grad
 from ..dtypes import int64, title
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -144,8 +145,8 @@ def _uses_all(target: Tensor, ignore: int) -> bool:
         return False
     seen = target.__dict__.get("_used")
     if seen is None or seen[:2] != (target.store.version, ignore) or capture.active:
-        from .reading import host_array
-        seen = target.__dict__["_used"] = (target.store.version, ignore, not bool((host_array(target) == ignore).any()))
+        with no_grad():
+            seen = target.__dict__["_used"] = (target.store.version, ignore, not bool((target == ignore).any()))
     return bool(seen[2])
 
 

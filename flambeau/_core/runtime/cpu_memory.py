@@ -221,6 +221,12 @@ def free_blocks() -> tuple[set[int], int]:
     return {address for c in _small for address in c.free[-_NEXT:]}, made
 
 
+def large_in_use() -> set[int]:
+    """Where the large blocks begin that are somebody's now."""
+    _large.settle()
+    return set(CPU._blocks).difference(*[c.free for c in list(_large.classes.values())])
+
+
 def claim(address: int, size: int) -> bool:
     """Takes a block off the free list of its size; False where it is not there."""
     if size > SMALL:

@@ -611,12 +611,43 @@ def test_threads_learn_and_replay_side_by_side() -> None:
     assert not failed
 
 
-def test_large_operands_are_left_to_the_body() -> None:
+def _many(op: Counted, *args: Any) -> None:
+    """Calls enough to learn what is done with large operands."""
+    for _ in range(learning.AFTER + 2 + sum(t.meta.nbytes for t in args) // learning._EACH):
+        op.call(*args)
+    op.times = 0
+
+
+def test_large_operands_are_learned_from_after_more_calls() -> None:
+    op = Counted(body)
+    x = torch.rand(1 << 10, 1 << 8)
+    op.often(x, x)
+    expected = op.call(x, x)
+    assert op.times == 1
+    _many(op, x, x)
+    assert torch.equal(op.call(x, x), expected) and torch.equal(op.call(x + 1, x), body(x + 1, x)) and op.times == 0
+    leaf = x.clone().requires_grad_()
+    op.call(leaf, x).sum().backward()  # recorded calls are the body's
+    assert op.times == 1 and leaf.grad is not None
+
+
+def test_large_blocks_that_a_call_takes_are_the_replays_own() -> None:
+    op = Counted(lambda input: (input * 2, input.cumsum(0) + input.flip(0)))
+    x = torch.rand(1 << 10, 1 << 9)
+    _many(op, x)
+    first, kept = op.call(x), [t.clone() for t in op.call(x)]
+    second = op.call(x + 1)
+    assert op.times == 0 and all(map(torch.equal, first, kept))
+    assert torch.equal(second[0], (x + 1) * 2) and len({t.data_ptr() for t in (*first, *second)}) == 4
+
+
+def test_long_calls_with_large_operands_are_left_to_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "_MOST_SECONDS", 0.0)
     op = Counted(body)
     x = torch.ones(1 << 10, 1 << 8)
-    op.often(x, x)
+    _many(op, x, x)
     op.call(x, x)
-    assert op.times == 1
+    assert op.times == 1 and "much memory" in trials.refused["counted"]
 
 
 # --------------------------------------------------------------------------------------------------- every public operation
