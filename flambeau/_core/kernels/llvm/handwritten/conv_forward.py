@@ -103,7 +103,7 @@ def text(d: dtype) -> str:
     """The IR of convolutions of one element type."""
     module = Module()
     tile = Tile(d)
-    write_tiles(module, tile)
+    write_tiles(module, tile, biased=True)
     write_packer(module, tile, "pack_rows", tile.high)
     _write_windows(module, tile)
     if module.masks:

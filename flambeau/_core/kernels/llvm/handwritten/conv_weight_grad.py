@@ -87,7 +87,7 @@ def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]
     p = out[0] * out[1] * out[2]
     params = [m, c, images, per, channels, parts, min(block, per), rows, columns, *(s * item for s in x), side * m * p * item, p * item, taps, groups, side,
               *image, *out, *stride, *padding, *dilation]
-    code = _functions(d, kernel, stride[2], dilation[2])
+    code = _functions(d, kernel, dilation[2])
     lanes = width // VECTORS
     blocks = (padded // lanes) * -(-c * taps // lanes)
     entry = native.make_entry([(code[NAMES[0]], side * groups * parts, 1), (code[NAMES[1]], side * blocks, max(1, side * blocks // (4 * threads)))], params, 4,
@@ -96,35 +96,35 @@ def weights(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...]
 
 
 @functools.cache
-def _functions(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) -> dict[str, int]:
+def _functions(d: dtype, kernel: tuple[int, ...], dilation: int) -> dict[str, int]:
     from .. import compile as compiler
-    return compiler.functions(("weights", repr((d.name, kernel, stride, dilation))), NAMES, lambda: text(d, kernel, stride, dilation))
+    return compiler.functions(("weights", repr((d.name, kernel, dilation))), NAMES, lambda: text(d, kernel, dilation))
 
 
-def text(d: dtype, kernel: tuple[int, ...], stride: int, dilation: int) -> str:
-    """The IR for one element type, kernel, and stride and dilation along the width."""
+def text(d: dtype, kernel: tuple[int, ...], dilation: int) -> str:
+    """The IR for one element type, kernel, and dilation along the width."""
     module = Module()
     tile = Tile(d)
-    write_packer(module, tile, "pack_columns", tile.width)
+    write_packer(module, tile, "pack_columns", tile.width, across=True)
     shapes = tiles(kernel, tile.rows)
     for k, taps in enumerate(shapes):
         for vectors in (1, 2):
-            _write_taps(module, tile, f"taps_{k}_{vectors}", taps, vectors, kernel, stride, dilation)
+            _write_taps(module, tile, f"taps_{k}_{vectors}", taps, vectors, kernel, dilation)
             if taps.channels > 1:
-                _write_taps(module, tile, f"single_{vectors}", Taps(1, 0, taps.rows, 0, taps.count), vectors, kernel, stride, dilation)
+                _write_taps(module, tile, f"single_{vectors}", Taps(1, 0, taps.rows, 0, taps.count), vectors, kernel, dilation)
     write_image(module, tile, kernel[0], SIZE, X_CHANNEL, DILATION)
     _write(module, tile, shapes, kernel)
     _write_sum(module, tile)
     return module.text()
 
 
-def _write_taps(module: Module, tile: Tile, name: str, taps: Taps, vectors: int, kernel: tuple[int, ...], stride: int, dilation: int) -> None:
-    """Adds @name(x, channel, slice, line, image, row, images, rows, columns, g, sums, step): sums of a tile's taps over a block.
+def _write_taps(module: Module, tile: Tile, name: str, taps: Taps, vectors: int, kernel: tuple[int, ...], dilation: int) -> None:
+    """Adds @name(x, channel, slice, line, image, row, place, images, rows, columns, g, sums, step): sums of a tile's taps over a block.
 
     x: the block's image of the first channel; then bytes from channel to channel, from kernel slice to kernel slice, from
-    kernel row to kernel row, from image to image, from output row to output row.  step: bytes from tap to tap of `sums`.
+    kernel row to kernel row, from image to image, from output row to output row, from place to place along it.  step: bytes from tap to tap of `sums`.
     """
-    em = Emitter(module, f"internal void @{name}(ptr %x, i64 %channel, i64 %slice, i64 %line, i64 %image, i64 %row, i64 %images, i64 %rows, "
+    em = Emitter(module, f"internal void @{name}(ptr %x, i64 %channel, i64 %slice, i64 %line, i64 %image, i64 %row, i64 %place, i64 %images, i64 %rows, "
                          "i64 %columns, ptr %g, ptr %sums, i64 %step)")
     d, lanes, item = tile.d, tile.lanes, tile.item
     t = ty(d, lanes)
@@ -148,7 +148,7 @@ def _write_taps(module: Module, tile: Tile, name: str, taps: Taps, vectors: int,
                         left = em.broadcast(em.load(d, 1, em.at(first, str(k * dilation * item))), ty(d, 1), lanes)
                         for v in range(vectors):
                             sums.append(em.intrinsic("fma", d, lanes, left, right[v], place.vars[2 + len(sums)]))
-                place.next = [em.at(g, str(tile.width * item)), em.add(x, str(stride * item)), *sums]
+                place.next = [em.at(g, str(tile.width * item)), em.add(x, "%place"), *sums]
             row.next = [em.at(row.vars[0], "%row"), place.vars[0], *place.vars[2:]]
         image.next = [em.at(image.vars[0], "%image"), row.vars[1], *row.vars[2:]]
     made = iter(image.vars[2:])
@@ -189,6 +189,7 @@ def _write(module: Module, tile: Tile, shapes: list[Taps], kernel: tuple[int, ..
     turned = em.at(memory, x_room)
     depth_row = em.mul(word[DILATION + 1], line)
     next_row = em.mul(word[STRIDE + 1], line)
+    next_place = em.mul(word[STRIDE + 2], str(item))
     whole = em.op(f"icmp eq i64 {word[COLUMNS_B]}, {word[OUT + 2]}")
     with em.loop("%begin", "%end") as task:
         all_groups = em.op(f"sdiv i64 {task.i}, {word[PARTS]}")
@@ -227,7 +228,7 @@ def _write(module: Module, tile: Tile, shapes: list[Taps], kernel: tuple[int, ..
                         run.next = [em.at(run.vars[0], em.mul(word[OUT + 2], str(item))), em.at(run.vars[1], em.mul(length, str(column_bytes)))]
                     o.next = [em.at(o.vars[0], panel)]
                 one.next = [em.at(one.vars[0], image), em.at(one.vars[1], em.mul(em.mul(rows, columns), str(column_bytes)))]
-            shared = f"i64 {channel}, i64 {slice_}, i64 {depth_row}, i64 {image}, i64 {next_row}, i64 {images}, i64 {rows}, i64 {columns}"
+            shared = f"i64 {channel}, i64 {slice_}, i64 {depth_row}, i64 {image}, i64 {next_row}, i64 {next_place}, i64 {images}, i64 {rows}, i64 {columns}"
             with em.loop("0", word[M], str(tile.width), [("ptr", turned), ("ptr", own)]) as o:
                 narrow = em.op(f"icmp sle i64 {em.sub(word[M], o.i)}, {tile.lanes}")
                 one_vector, two, done = em.label("one"), em.label("two"), em.label("swept")

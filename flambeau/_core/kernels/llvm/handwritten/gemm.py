@@ -133,7 +133,7 @@ def text(d: dtype, active: bool = False) -> str:
     """The IR of the products of one element type; a module of its own has what activations add to their stores."""
     module = Module()
     tile = Tile(d)
-    write_tiles(module, tile, active)
+    write_tiles(module, tile, active=active)
     write_packer(module, tile, "pack_rows", tile.high)
     write_packer(module, tile, "pack_columns", tile.width)
     _write(module, tile)

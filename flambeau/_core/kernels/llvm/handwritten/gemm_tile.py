@@ -11,16 +11,18 @@ matrix's edge are computed and never stored, so what lies there (NaN too) does n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..compile import has_masks, is_x86
-from ..emit import Emitter, Module, ty
+from ..emit import Emitter, Module, number, ty
 
 if TYPE_CHECKING:
     from ....dtypes import dtype
 
 VECTORS = 2  # of C in a row of the tile
 TURNS = 4  # of K in a turn of the innermost loop
+IN_FLIGHT = 8  # sums that keep two multipliers of four cycles busy
 
 
 def sizes(item: int) -> tuple[int, int, int]:
@@ -46,18 +48,39 @@ def panel_elements(width: int, k: int) -> int:
     return width * (k + 15 & ~15) + 64
 
 
-_SIGNATURE = "i64 %k, ptr %a, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode, ptr %bias"
-
-
 PLAIN, ADDED, BIASED, SHIFTED, RECTIFIED, RECTIFIED_SUM, GATED, GATED_SUM = range(8)  # modes of a tile; see `call_tile`
-_MODES = (PLAIN, ADDED, BIASED, SHIFTED)
-_ACTIVE = (PLAIN, ADDED, SHIFTED, RECTIFIED, RECTIFIED_SUM, GATED, GATED_SUM)  # of the tiles for products with activations
+
+_PRODUCT = "i64 %k, ptr %a, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols"
 
 
-def write_tiles(module: Module, tile: Tile, active: bool = False) -> None:
-    """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it.  active: it has the modes of
-    activations, but not that of a number for each row."""
-    em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE})")
+def _signature(tile: Tile, biased: bool, active: bool) -> str:
+    """Of a tile of fixed size: what is added lies at %base, %base_row bytes from row to row."""
+    return f"{_PRODUCT}, ptr %base, i64 %base_row" + (", ptr %each" if biased else "") + (f", {ty(tile.d, 1)} %least, ptr %gate" if active else "")
+
+
+def write_tiles(module: Module, tile: Tile, biased: bool = False, active: bool = False) -> None:
+    """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it.  biased: it has the mode of a number for
+    each row; active: it has those of activations."""
+    em = Emitter(module, f"internal void @tile(i64 %rows, {_PRODUCT}, i64 %mode, ptr %bias)")
+    base, base_row = _addend(em, tile)
+    each = gate = least = ""
+    if biased:
+        each = em.op(f"select i1 {_is(em, BIASED)}, ptr %bias, ptr null")
+    if active:
+        t = ty(tile.d, 1)
+        least = f"{t} " + em.op(f"select i1 {_is(em, RECTIFIED, RECTIFIED_SUM)}, {t} {number(0, tile.d)}, {t} {number(-math.inf, tile.d)}")
+        gate = em.op(f"select i1 {_is(em, GATED, GATED_SUM)}, ptr %bias, ptr null")
+
+    def call(rows: int, vectors: int, above: int = 0) -> None:
+        """above: rows of the tile that another call has done."""
+        a, c, added, one, gate_ = "%a", "%c", base, each, gate
+        if above:
+            a, c, added = em.at(a, str(above * tile.item)), em.at(c, em.mul(str(above), "%ldc")), em.at(base, em.mul(str(above), base_row))
+            one, gate_ = (p and em.op(f"select i1 {em.op(f'icmp eq ptr {p}, null')}, ptr null, ptr {em.at(p, step)}")
+                          for p, step in ((each, str(above * tile.item)), (gate, em.mul(str(above), "%ldc"))))
+        more = (f", ptr {one}" if biased else "") + (f", {least}, ptr {gate_}" if active else "")
+        em.line(f"tail call void @tile_{rows}_{vectors}(i64 %k, ptr {a}, i64 %a_k, ptr %b, i64 %b_k, ptr {c}, i64 %ldc, i64 %cols, "
+                f"ptr {added}, i64 {base_row}{more})")
     full, part = em.label("full"), em.label("part")
     em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
     for vectors, label in ((2, full), (1, part)):
@@ -67,12 +90,41 @@ def write_tiles(module: Module, tile: Tile, active: bool = False) -> None:
             f"i64 {r + 1}, label %{names[r]}" for r in range(tile.rows - 1)) + " ]")
         for r in range(1, tile.rows + 1):
             em.start(names[r - 1])
-            em.line(f"call void @tile_{r}_{vectors}({_SIGNATURE})")
+            upper = _upper(tile, r, vectors)
+            call(upper, vectors)
+            if upper < r:
+                call(r - upper, vectors, above=upper)
             em.line("ret void")
     em.finish()
     for vectors in (1, VECTORS):
         for r in range(1, tile.rows + 1):
-            _write_tile(module, tile, r, vectors, _ACTIVE if active else _MODES)
+            if _upper(tile, r, vectors) == r:
+                _write_tile(module, tile, r, vectors, biased, active)
+
+
+def _upper(tile: Tile, rows: int, vectors: int) -> int:
+    """How many of an edge tile's rows the first of its two calls does, or all of them: where each half has sums enough to keep the
+    multipliers busy, no code of its own is written for it, as the code of tiles is most of what a program's products take to compile."""
+    return rows if rows in (8, tile.rows) or rows * vectors < 2 * IN_FLIGHT else -(-rows // 2)
+
+
+def _is(em: Emitter, *modes: int) -> str:
+    """Whether %mode is one of those."""
+    found = em.op(f"icmp eq i64 %mode, {modes[0]}")
+    for mode in modes[1:]:
+        found = em.op(f"or i1 {found}, {em.op(f'icmp eq i64 %mode, {mode}')}")
+    return found
+
+
+def _addend(em: Emitter, tile: Tile) -> tuple[str, str]:
+    """Where the matrix lies that is added to A B, and the bytes from row to row: C itself, a row that serves all, or -0, which changes no
+    number, not even -0."""
+    t = ty(tile.d, 1)
+    none = em.module.helper("added_to_none", f"@added_to_none = internal constant [{tile.width} x {t}] ["
+                            + ", ".join([f"{t} {number(-0.0, tile.d)}"] * tile.width) + "], align 64")
+    summed, shifted = _is(em, ADDED, RECTIFIED_SUM, GATED_SUM), _is(em, SHIFTED, RECTIFIED)
+    base = em.op(f"select i1 {summed}, ptr %c, ptr {em.op(f'select i1 {shifted}, ptr %bias, ptr @{none}')}")
+    return base, em.op(f"select i1 {summed}, i64 %ldc, i64 0")
 
 
 def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple[str, str] | str, b: tuple[str, str],
@@ -95,10 +147,10 @@ def prefetch(em: Emitter, address: str, write: bool = False, near: int = 3) -> N
     em.line(f"call void @llvm.prefetch.p0(ptr {address}, i32 {int(write)}, i32 {near}, i32 1)")
 
 
-def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, modes: tuple[int, ...]) -> None:
+def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, biased: bool, active: bool) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
     t = ty(d, lanes)
-    em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_SIGNATURE})")
+    em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_signature(tile, biased, active)})")
     count = rows * vectors
     row = "%c"
     for r in range(rows):  # C's lines are on their way while K goes by
@@ -132,68 +184,71 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, modes: tupl
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)
         em.start(whole)
-        _store(em, tile, rows, vectors, sums, [None] * vectors, modes)
+        _store(em, tile, rows, vectors, sums, [None] * vectors, biased, active)
         em.line("ret void")
         em.start(edge)
     masks: list[str | None] = [em.first_lanes(em.sub("%cols", str(v * lanes)), lanes) for v in range(vectors)]
-    _store(em, tile, rows, vectors, sums, masks, modes)
+    _store(em, tile, rows, vectors, sums, masks, biased, active)
     em.line("ret void")
     em.finish()
 
 
-def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None], modes: tuple[int, ...]) -> None:
-    d, lanes, item = tile.d, tile.lanes, tile.item
-    labels = {mode: em.label("store") for mode in modes}
-    end, t = em.label("end"), ty(d, lanes)
-    em.line(f"switch i64 %mode, label %{labels[PLAIN]} [ " + " ".join(f"i64 {mode}, label %{label}" for mode, label in labels.items() if mode) + " ]")
-    for mode, label in labels.items():
-        em.start(label)
-        row, gate = "%c", "%bias"
-        shift = [em.load(d, lanes, em.at("%bias", str(v * lanes * item)), masks[v]) for v in range(vectors)] if mode in (SHIFTED, RECTIFIED) else []
-        for r in range(rows):
-            base = em.broadcast(em.load(d, 1, em.at("%bias", str(r * item))), ty(d, 1), lanes) if mode == BIASED else ""
-            for v in range(vectors):
-                place = em.at(row, str(v * lanes * item))
-                value = sums[r * vectors + v]
-                if mode in (ADDED, RECTIFIED_SUM, GATED_SUM):
-                    base = em.load(d, lanes, place, masks[v])
-                added = shift[v] if shift else base
-                if added:
-                    value = em.op(f"fadd {t} {added}, {value}")
-                if mode in (RECTIFIED, RECTIFIED_SUM):  # NaN stays
-                    low = em.op(f"fcmp ole {t} {value}, zeroinitializer")
-                    value = em.op(f"select <{lanes} x i1> {low}, {t} zeroinitializer, {t} {value}")
-                if mode in (GATED, GATED_SUM):
-                    above = em.op(f"fcmp ugt {t} {em.load(d, lanes, em.at(gate, str(v * lanes * item)), masks[v])}, zeroinitializer")
-                    value = em.op(f"select <{lanes} x i1> {above}, {t} {value}, {t} zeroinitializer")
-                em.store(d, lanes, value, place, masks[v])
-            if r + 1 < rows:
-                row = em.at(row, "%ldc")
-                if mode in (GATED, GATED_SUM):
-                    gate = em.at(gate, "%ldc")
+def _store(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None], biased: bool, active: bool) -> None:
+    beside = "%each" if biased else "%gate" if active else ""
+    if beside:
+        without, used, end = em.label("without"), em.label("used"), em.label("end")
+        em.branch(em.op(f"icmp eq ptr {beside}, null"), without, used)
+        em.start(used)
+        _store_as(em, tile, rows, vectors, sums, masks, each="%each" if biased else "", gate="%gate" if active else "")
         em.jump(end)
-    em.start(end)
+        em.start(without)
+    _store_as(em, tile, rows, vectors, sums, masks, least=em.broadcast("%least", ty(tile.d, 1), tile.lanes) if active else "")
+    if beside:
+        em.jump(end)
+        em.start(end)
+
+
+def _store_as(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], masks: list[str | None], each: str = "", least: str = "",
+              gate: str = "") -> None:
+    """each: numbers of which each is added to a row, instead of the matrix; least: nothing smaller is stored, but NaN stays; gate: where a
+    matrix laid out as C is not above 0, 0 is stored."""
+    d, lanes, item = tile.d, tile.lanes, tile.item
+    t = ty(d, lanes)
+    row, base = "%c", "%base"
+    for r in range(rows):
+        own = em.broadcast(em.load(d, 1, em.at(each, str(r * item))), ty(d, 1), lanes) if each else ""
+        for v in range(vectors):
+            offset = str(v * lanes * item)
+            added = own or em.load(d, lanes, em.at(base, offset), masks[v])
+            value = em.op(f"fadd {t} {added}, {sums[r * vectors + v]}")
+            if least:
+                low = em.op(f"fcmp ole {t} {value}, {least}")
+                value = em.op(f"select <{lanes} x i1> {low}, {t} {least}, {t} {value}")
+            if gate:
+                above = em.op(f"fcmp ugt {t} {em.load(d, lanes, em.at(gate, offset), masks[v])}, zeroinitializer")
+                value = em.op(f"select <{lanes} x i1> {above}, {t} {value}, {t} zeroinitializer")
+            em.store(d, lanes, value, em.at(row, offset), masks[v])
+        if r + 1 < rows:
+            row, base = em.at(row, "%ldc"), em.at(base, "%base_row")
+            gate = gate and em.at(gate, "%ldc")
 
 
 # ---------------------------------------------------------------------------------------------------------------- packing
-def write_packer(module: Module, tile: Tile, name: str, width: int) -> None:
+def write_packer(module: Module, tile: Tile, name: str, width: int, across: bool = False) -> None:
     """Adds @name(src, lane_step, k_step, count, k, dst): a panel of `width` lanes a k, of which `count` are the matrix's.
 
-    Steps are in bytes.  Writes past the panel's end, as `panel_elements` allows.
+    Steps are in bytes.  Writes past the panel's end, as `panel_elements` allows.  across: k_step is always an element's size.
     """
     em = Emitter(module, f"internal void @{name}(ptr %src, i64 %lane_step, i64 %k_step, i64 %count, i64 %k, ptr %dst)")
-    along, others, across, strided = (em.label(s) for s in ("along", "others", "across", "strided"))
-    em.branch(em.op(f"icmp eq i64 %lane_step, {tile.item}"), along, others)
-    em.start(others)
-    em.branch(em.op(f"icmp eq i64 %k_step, {tile.item}"), across, strided)
-    em.start(along)
-    _pack_along(em, tile, width)
-    em.line("ret void")
-    em.start(across)
-    _pack_across(em, tile, width)
-    em.line("ret void")
-    em.start(strided)
-    _pack_strided(em, tile, width)
+    if not across:
+        for step, pack in (("lane_step", _pack_along), ("k_step", _pack_across)):
+            near, far = em.label("near"), em.label("far")
+            em.branch(em.op(f"icmp eq i64 %{step}, {tile.item}"), near, far)
+            em.start(near)
+            pack(em, tile, width)
+            em.line("ret void")
+            em.start(far)
+    (_pack_across if across else _pack_strided)(em, tile, width)
     em.line("ret void")
     em.finish()
 
@@ -203,9 +258,9 @@ def _parts(tile: Tile, width: int) -> range:
 
 
 def _pack_along(em: Emitter, tile: Tile, width: int) -> None:
-    """Lanes are neighbours in memory.  The last vector of a k may reach into the next k, which is written after it."""
+    """Lanes are neighbours in memory."""
     d, lanes, item = tile.d, tile.lanes, tile.item
-    if width % lanes == 0:
+    if not em.module.masks:
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %count, {width}"), whole, edge)
         em.start(whole)
@@ -215,7 +270,7 @@ def _pack_along(em: Emitter, tile: Tile, width: int) -> None:
             k.next = [em.at(k.vars[0], "%k_step"), em.at(k.vars[1], str(width * item))]
         em.line("ret void")
         em.start(edge)
-    masks = [em.first_lanes(em.smaller(em.sub("%count", str(at)), str(min(lanes, width - at))), lanes) for at in _parts(tile, width)]
+    masks = [em.first_lanes(em.sub("%count", str(at)), lanes) for at in _parts(tile, width)]
     with em.loop("0", "%k", carried=[("ptr", "%src"), ("ptr", "%dst")]) as k:
         for at, mask in zip(_parts(tile, width), masks, strict=True):
             em.store(d, lanes, em.load(d, lanes, em.at(k.vars[0], str(at * item)), mask), em.at(k.vars[1], str(at * item)))
@@ -227,34 +282,31 @@ def _pack_across(em: Emitter, tile: Tile, width: int) -> None:
 
     A lane past the edge reads the last one's row.  After the last k come zeros.
     """
-    d, lanes, item = tile.d, tile.lanes, tile.item
+    lanes, item = tile.lanes, tile.item
     last = em.sub("%count", "1")
-    rows = [em.at("%src", em.mul(em.smaller(str(r), last), "%lane_step")) for r in range(-(-width // lanes) * lanes)]
-    with em.loop("0", "%k", str(lanes)) as k:
-        offset = em.mul(k.i, str(item))
-        target = em.at("%dst", em.mul(k.i, str(width * item)))
-        left = em.sub("%k", k.i)
-        whole, edge, done = em.label("whole"), em.label("edge"), em.label("done")
-        em.branch(em.op(f"icmp sge i64 {left}, {lanes}"), whole, edge)
-        for label in (whole, edge):
-            em.start(label)
-            mask = None if label == whole else em.first_lanes(left, lanes)
-            squares = []
-            for at in _parts(tile, width):
-                square = [em.load(d, lanes, em.at(rows[at + r], offset), mask) for r in range(lanes)]
-                squares.append(transposed(em, square, ty(d, lanes), lanes))
-                if width % lanes == 0:
-                    _lines(em, tile, width, target, [(at, squares.pop())])
-            # a vector that reaches into the next k must be stored before it
-            _lines(em, tile, width, target, list(zip(_parts(tile, width), squares, strict=False)))
-            em.jump(done)
-        em.start(done)
+    with em.loop("0", str(width), str(lanes)) as part:
+        rows = [em.at("%src", em.mul(em.smaller(em.add(part.i, str(r)), last), "%lane_step")) for r in range(lanes)]
+        to = em.at("%dst", em.mul(part.i, str(item)))
+        with em.loop("0", "%k", str(lanes)) as k:
+            offset = em.mul(k.i, str(item))
+            target = em.at(to, em.mul(k.i, str(width * item)))
+            left = em.sub("%k", k.i)
+            if em.module.masks:
+                _turn_square(em, tile, width, rows, offset, target, em.first_lanes(left, lanes))
+            else:
+                whole, edge, done = em.label("whole"), em.label("edge"), em.label("done")
+                em.branch(em.op(f"icmp sge i64 {left}, {lanes}"), whole, edge)
+                for label in (whole, edge):
+                    em.start(label)
+                    _turn_square(em, tile, width, rows, offset, target, None if label == whole else em.first_lanes(left, lanes))
+                    em.jump(done)
+                em.start(done)
 
 
-def _lines(em: Emitter, tile: Tile, width: int, target: str, squares: list[tuple[int, list[str]]]) -> None:
-    for n in range(tile.lanes):
-        for at, square in squares:
-            em.store(tile.d, tile.lanes, square[n], em.at(target, str((n * width + at) * tile.item)))
+def _turn_square(em: Emitter, tile: Tile, width: int, rows: list[str], offset: str, target: str, mask: str | None) -> None:
+    square = [em.load(tile.d, tile.lanes, em.at(row, offset), mask) for row in rows]
+    for n, line in enumerate(transposed(em, square, ty(tile.d, tile.lanes), tile.lanes)):
+        em.store(tile.d, tile.lanes, line, em.at(target, str(n * width * tile.item)))
 
 
 def transposed(em: Emitter, lines: list[str], kind: str, t: int) -> list[str]:
@@ -274,7 +326,7 @@ def transposed(em: Emitter, lines: list[str], kind: str, t: int) -> list[str]:
 def _pack_strided(em: Emitter, tile: Tile, width: int) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
     offsets = [em.ramp(em.mul("%lane_step", str(at)), lanes, "%lane_step") for at in _parts(tile, width)]
-    masks = [em.first_lanes(em.smaller(em.sub("%count", str(at)), str(min(lanes, width - at))), lanes) for at in _parts(tile, width)]
+    masks = [em.first_lanes(em.sub("%count", str(at)), lanes) for at in _parts(tile, width)]
     with em.loop("0", "%k", carried=[("ptr", "%src"), ("ptr", "%dst")]) as k:
         for at, offset, mask in zip(_parts(tile, width), offsets, masks, strict=True):
             em.store(d, lanes, em.load_each(d, lanes, k.vars[0], offset, mask), em.at(k.vars[1], str(at * item)))
