@@ -396,8 +396,8 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
 
 def write_sizes(name: str, s: Signature) -> CodeType | None:
     """The code of a planned factory that looks first for a call with nothing but sizes (`quick`, by the operand's meta where there is one, and the
-    sizes) and leaves all others to `whole`, the function that `write` gives: each parameter that can only be named costs a call that does not
-    name it. None for other functions."""
+    sizes), has `first` fill that, and leaves all other calls to `whole`, the function that `write` gives: each parameter that can only be named costs a
+    call that does not name it. None for other functions."""
     if s.rest is None or s.kinds[s.rest] != SIZES or not s.keyword or s.defaults or len(s.positional) > 1 or any(s.kinds[n] != TENSOR for n in s.positional):
         return None
     operand, told = "".join(f"{n}, " for n in s.positional), DEVICE in s.kinds.values()
@@ -407,10 +407,14 @@ def write_sizes(name: str, s: Signature) -> CodeType | None:
              f"            sizes = {s.rest}[0] if len({s.rest}) == 1 and {s.rest}[0].__class__ in SEQUENCES else {s.rest}",
              f"            plan = quick[{''.join(f'{n}.meta, ' for n in s.positional)}sizes]",
              "            whole_numbers = sum(sizes).__class__ is int",  # 4.0 is equal to 4, and no size
-             "        except (KeyError, AttributeError, TypeError):",
-             "            pass",
+             "        except KeyError:",
+             "            plan = first",
+             "        except (AttributeError, TypeError):",
+             "            plan = whole",
              "        else:",
              f"            if whole_numbers: return plan({operand})",
+             "            plan = whole",
+             f"        return plan({operand}*{s.rest})",
              f"    return whole({operand}*{s.rest}, **more)"]
     return _compiled(name, f"<operation {name} of sizes>", lines)
 

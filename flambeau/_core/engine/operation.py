@@ -21,7 +21,7 @@ from ..tensor import Lazy, Tensor
 from . import fields, fronts, interpreters
 from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
-from .plans import Compose, Plan, Relaid, View, Written, roles, under
+from .plans import Compose, Plan, Relaid, Turned, View, Written, roles, under
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 
 _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Relaid, Written))
-GIVEN = frozenset((View, Compose, Plan))  # plans that the body of an operation that is not planned may give
+GIVEN = frozenset((View, Turned, Compose, Plan))  # plans that the body of an operation that is not planned may give
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
@@ -185,7 +185,7 @@ class Operation:
         of_sizes = fronts.write_sizes(self.function.__name__, s) if self.planned else None
         if of_sizes is not None:
             caches.cache(self.env, "quick")
-            self.env["whole"] = direct
+            self.env.update(whole=direct, first=self.first_of_sizes)
         self.direct, self.code = direct, of_sizes or code
         interpreters.unseen(self)
 
@@ -269,7 +269,7 @@ class Operation:
         args, kwargs = self._signature().as_written(values)
         return explain[0](self, error, args, kwargs)
 
-    def given(self, plan: View | Compose | Plan, values: Values, since: int) -> Any:
+    def given(self, plan: View | Turned | Compose | Plan, values: Values, since: int) -> Any:
         """A call for which a body gave a plan. since: the epoch in which it did."""
         operands, learner = self._operands(values), self.learner
         run = self._bound(plan, operands)
@@ -279,7 +279,7 @@ class Operation:
                 learner.keep(values, run, since, type(plan) is Plan)
         return run(*operands)
 
-    def _bound(self, plan: View | Compose | Plan, operands: list[Any]) -> Callable[..., Any]:
+    def _bound(self, plan: View | Turned | Compose | Plan, operands: list[Any]) -> Callable[..., Any]:
         """The call of a plan that a body gave: numbers, and tensors in the place of numbers, are in the plan."""
         kinds = self._signature().kinds
         names = fronts.operand_kinds(self._signature())
@@ -369,21 +369,25 @@ class Operation:
                 run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:
                     caches.keep_since(epoch, plans, key, run)
-                    if "quick" in self.env:
-                        self._keep_quick(epoch, values, run)
         except TRIPS as error:
             return self.tripped(error, values)
         return run(*given)
 
-    def _keep_quick(self, epoch: int, values: Values, run: Callable[..., Any]) -> None:
-        """Keeps the plan of a call for those with nothing but sizes, if it is one."""
-        s = self._signature()
-        sizes, count = values[-1], len(s.positional)
-        plain = all(s.has_default(n, v) for n, v in zip(s.keyword, values[count:-1], strict=True))
-        if plain and not (devices.chosen.some and DEVICE in s.kinds.values()):
-            sizes = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
-            if sizes and type(sizes) is not list:
-                caches.keep_since(epoch, self.env["quick"], (values[0].meta, sizes) if count else sizes, run)
+    def first_of_sizes(self, *given: Any) -> Any:
+        """A call with nothing but sizes (behind the operand, where there is one) whose plan `quick` has not: it may have been made by a call that
+        said more."""
+        s, epoch = self._signature(), caches.epoch
+        made = self.direct(*given)
+        count = len(s.positional)
+        sizes = given[count:]
+        if count and not given[0].meta.plain:
+            return made
+        key = self._key((*given[:count], *[s.kwdefaults[n] for n in s.keyword], sizes))
+        run = None if key is None else self.env["plans"].get(key)
+        sizes = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
+        if run is not None and sizes and type(sizes) is not list and not devices.chosen.some:
+            caches.keep_since(epoch, self.env["quick"], (given[0].meta, sizes) if count else sizes, run)
+        return made
 
     def _numbers(self, values: Values) -> Values:
         """The values with a number in the place of each tensor that stands for one, and a type in that of one of Python's. Raises TypeError

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
-from ..kernels.calls import NEW, SAME, VIEW, Block, Calls, Classes, Made
+from ..kernels.calls import NEW, SAME, TURNED, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
-from ..tensor import NO_FREE, Meta, Storage, Tensor, storage
+from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Node = tape.Node
 CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
-CALLS = Calls(Classes(Tensor, Storage, Meta, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE))
+CALLS = Calls(Classes(Tensor, Storage, Meta, Lazy, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE))
 
 
 class Saved:
@@ -189,6 +189,19 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
             r.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
         return r
     return run
+
+
+class Turned:
+    """A plan that shows the operand's conjugates or negatives.  meta: what those views' metas are like, without an address.  general: carries out any
+    such call, also one that must be recorded."""
+
+    __slots__ = ("meta", "general")
+
+    def __init__(self, meta: Lazy, general: Callable[[Tensor], Tensor]) -> None:
+        self.meta, self.general = meta, general
+
+    def bind(self, roles: str) -> Callable[..., Any]:
+        return CALLS.builtin(roles, (), (), [Made(TURNED, self.meta)], None, self.general, False)
 
 
 class Relaid:

@@ -12,7 +12,7 @@ from .slots import known, place
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-NEW, VIEW, DETACHED, SAME, OBJECT, APART = range(6)  # what a result is: see `llvm/calls.py`
+NEW, VIEW, DETACHED, SAME, OBJECT, APART, TURNED = range(7)  # what a result is: see `llvm/calls.py`
 MOST = 62  # arguments
 _MASK = (1 << 64) - 1
 
@@ -37,12 +37,14 @@ class Made(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """What calls are made with: the classes of tensors, storages, metas and dtypes; the variable that says whether operations are recorded; what puts a
-    view on its base's list; the kinds of types that have gradients; what memory is given back to that is somebody's."""
+    """What calls are made with: the classes of tensors, storages, metas, metas that hold the address, and dtypes; the variable that says
+    whether operations are recorded; what puts a view on its base's list; the kinds of types that have gradients; what memory is given back to that is
+    somebody's."""
 
     tensor: type
     storage: type
     meta: type
+    lazy: type
     dtype: type
     recording: Any
     note: Callable[[Any, Any], None]
@@ -110,10 +112,11 @@ class Calls:
         places = {**{name: place(tensor, name) for name in ("meta", "store", "ptr", "node", "base")},
                   "version": place(storage, "version"), "free": place(storage, "free"), "kept": place(storage, "meta"), "address": place(storage, "ptr"),
                   "owner": place(storage, "keep"),
-                  "dtype": place(classes.meta, "dtype"), "kind": place(classes.dtype, "kind")}
+                  "lazy_address": place(classes.lazy, "address"), "dtype": place(classes.meta, "dtype"), "kind": place(classes.dtype, "kind")}
         found = {name: at for name, at in places.items() if at is not None}
         if len(found) < len(places):
             return None
+        found["lazy_slots"] = (classes.lazy.__basicsize__ - object.__basicsize__) // 8
         functions = self._functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
         told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0, classes.nobody]
         ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))

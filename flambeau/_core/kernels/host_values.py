@@ -16,6 +16,7 @@ import numpy as np
 
 from ..dtypes import bfloat16
 from . import lasting
+from .slots import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,20 @@ def reader(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callab
         from .interpret import load, memory
         return lambda address: load(memory(address, shape, strides, d), d).tolist()
     return make["flambeau_read"](_words(kind, len(shape), *_axes(shape, strides, d)))  # type: ignore[no-any-return]
+
+
+def element_reader(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, tensor: type, convert: type | None, watching: dict[Any, Any],
+                   otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``f(tensor)``: what `reader` gives of its memory, made a `convert` if that is a class.  tensor: the class that has the address, as `ptr`.
+    otherwise: does the same in Python; it is asked for tensors without an address and while there is anything in `watching`, and given back where there
+    is no machine code."""
+    make = _builtins()
+    kind = None if make is None else _kind(d)
+    at = place(tensor, "ptr")
+    if kind is None or at is None or not all(shape):
+        return otherwise
+    words = _words(id(otherwise), id(watching), id(tensor), at, 0 if convert is None else id(convert), kind, len(shape), *_axes(shape, strides, d))
+    return make["flambeau_element"](words, (otherwise, watching, tensor, convert))  # type: ignore[no-any-return]
 
 
 @lru_cache(4096)

@@ -16,7 +16,7 @@ from ..autograd.mode import _grad, no_recording
 from ..engine import fields
 from ..engine.fields import has
 from ..engine.operation import any_lazy, layouts
-from ..engine.plans import under
+from ..engine.plans import Compose, Turned, under
 from ..kernels.expr import Expr
 from ..tensor import Lazy, Tensor, _new, alias
 from . import complexes
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..engine.operation import Operation
+    from ..tensor import Meta
 
 has("""adjoint as_strided broadcast_to chunk detach diagonal dsplit expand expand_as flatten hsplit index movedim narrow permute positive ravel
  reshape reshape_as select split split_with_sizes squeeze swapaxes t tensor_split transpose unbind unflatten unfold unsafe_chunk unsafe_split
@@ -138,20 +139,27 @@ def shown(t: Tensor, conj: bool, neg: bool) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------------------- operations
-@op(batch="pointwise", tangent="linear", sparse="values", learns=False, own_view=True)
-def conj(input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
+def _turning(m: Meta, conj: bool, neg: bool) -> Turned:
+    """The plan of a view of the conjugates, or the negatives, of tensors of a plain layout."""
+    like = Lazy.of(m)
+    like.conj, like.neg = conj, neg
+    return Turned(like, lambda t: shown(t, conj, neg))
+
+
+@op(batch="pointwise", tangent="linear", sparse="values", own_view=True, gives="Tensor")
+def conj(input: Tensor) -> Any:  # noqa: A002 (PyTorch's name)
     """The complex conjugate, a view: the elements are conjugated when they are read, and writes go through. A real tensor is its own."""
     if isinstance(input, Expr):  # type: ignore[unreachable]  # in a formula
         return complexes.conj_physical.__operation__.body(input)  # type: ignore[unreachable]
-    return shown(input, True, False) if input.meta.dtype.is_complex else input
+    return _turning(under(input.meta), True, False) if input.meta.dtype.is_complex else Compose(lambda t: t)
 
 
-@op(batch="pointwise", tangent="linear", learns=False)
-def _neg_view(input: Tensor) -> Tensor:  # noqa: A002
+@op(batch="pointwise", tangent="linear", own_view=True, gives="Tensor")
+def _neg_view(input: Tensor) -> Any:  # noqa: A002
     """The negative, a view: the elements are negated when they are read. Raises NotImplementedError for truths."""
     if input.meta.dtype.kind == "b":
         raise NotImplementedError("_neg_view: truths have no negatives; use logical_not()")
-    return shown(input, False, True)
+    return _turning(under(input.meta), False, True)
 
 
 @op(batch="pointwise", tangent="linear")

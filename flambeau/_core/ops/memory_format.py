@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..engine.fronts import PLAIN_CONSTANTS
+
 
 class _Named:
     """A word of the namespace."""
@@ -42,3 +44,5 @@ sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
 sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
+
+PLAIN_CONSTANTS |= {memory_format, layout}

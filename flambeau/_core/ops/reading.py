@@ -68,7 +68,10 @@ def _elements(m: Meta, shape: tuple[int, ...], reason: str, convert: Callable[[A
         if capture.active:
             capture.were_read(t.ptr + start, nbytes)
         return convert(read(t.ptr))  # type: ignore[misc]
-    return elements if convert is None else converted
+    otherwise = elements if convert is None else converted
+    if convert is not None and not isinstance(convert, type):
+        return otherwise
+    return host_values.element_reader(shape, m.strides if shape else (), m.dtype, Tensor, convert, capture.active, otherwise)
 
 
 def _number(m: Meta, reason: str, convert: Callable[[Any], Any] | None = None) -> Callable[[Tensor], Any]:

@@ -7,9 +7,11 @@ A sparse tensor is a Tensor that holds ordinary tensors: its indices and its val
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks
+from ..engine.fronts import ANY
+from ..engine.plans import Compose, under
 from ..layout import Size, contiguous_strides
 from ..layout import numel as numel_of
 from ..runtime import caches
@@ -18,8 +20,13 @@ from ..tensor import Lazy, Tensor
 from . import table
 from .memory_format import layout as layout_class
 from .memory_format import sparse_coo, sparse_csr
-from .sparse_checks import checking
+from .sparse_checks import check_coo, check_csr, checking
 from .unsupported import SparseMeta, Unsupported, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..tensor import Meta
 
 
 class _Named:
@@ -40,21 +47,26 @@ def _ops() -> Any:
 
 
 @caches.kept
-def _meta(kind: Any, size: Size, d: dtypes.dtype, dev: Any, nbytes: int) -> SparseMeta:
+def _meta(kind: Any, size: Size, v: Meta) -> SparseMeta:
+    """What a sparse tensor of this size is, whose values have the meta `v`."""
     m = SparseMeta()
-    m.shape, m.dtype, m.device = size, d, dev
-    m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, nbytes, None, kind.kind, False
+    m.shape, m.dtype, m.device = size, v.dtype, v.device
+    m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, v.nbytes, None, kind.kind, False
+    m.dense_dim = len(v.shape) - 1
+    m.sparse_dim = len(size) - m.dense_dim
     return m
 
 
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
     """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
-    t = object.__new__(kind)
     if values.meta.__class__ is Lazy:
         values = hooks.resolved(values)
-    v = values.meta
-    size = size if type(size) is Size else Size(size)
-    t.meta, t.store, t.node, t.base = _meta(kind, size, v.dtype, v.device, v.nbytes), values.store, values.node, None
+    return _of(kind, _meta(kind, size if type(size) is Size else Size(size), under(values.meta)), indices, values, coalesced)
+
+
+def _of(kind: Any, m: SparseMeta, indices: tuple[Any, ...], values: Any, coalesced: bool) -> Any:
+    t = object.__new__(kind)
+    t.meta, t.store, t.node, t.base = m, values.store, values.node, None
     t._parts, t._known = (indices, values), coalesced
     return t
 
@@ -82,6 +94,7 @@ class Sparse(Tensor):
     """What the layouts share."""
 
     __slots__ = ()
+    meta: SparseMeta
     kind: layout_class = sparse_coo
     _parts: tuple[tuple[Any, ...], Any]  # indices and values
     _known: bool  # whether the indices are known to be sorted and each there once
@@ -122,11 +135,11 @@ class Sparse(Tensor):
 
     def dense_dim(self) -> int:
         """How many of the last dimensions each value has."""
-        return len(self._parts[1].meta.shape) - 1
+        return self.meta.dense_dim
 
     def sparse_dim(self) -> int:
         """How many of the dimensions the indices tell."""
-        return len(self.meta.shape) - len(self._parts[1].meta.shape) + 1
+        return self.meta.sparse_dim
 
     # ------------------------------------------------------------------------------------------------------- autograd
     @property
@@ -438,7 +451,31 @@ def _tensor_of(x: Any, d: Any, dev: Any) -> Any:
     return _ops().tensor(x, dtype=d, device=dev)
 
 
-@table.op(method=False, learns=False)
+def _plan(kind: Any, values: Meta, shape: Size, coalesced: bool, requires_grad: bool, check: Callable[..., None]) -> Compose:
+    """The plan of a sparse tensor of parts that fit: indices of one tensor or two, then values."""
+    m, count = _meta(kind, shape, values), 1 if kind is Coo else 2
+
+    def built(*given: Any) -> Any:
+        indices, v, checked = given[:count], given[count], given[count + 2]
+        if checking() if checked is None else checked:
+            check(*indices, shape)
+        if requires_grad:
+            v = v.detach().requires_grad_()
+        elif v.node is not None:
+            v = v.view_as(v)
+        return _of(kind, m, indices, v, coalesced)
+    return Compose(built)
+
+
+def _fits(d: Any, dev: Any, values: Any, *indices: Any) -> bool:
+    """Whether the parts of a sparse tensor of this type and device (None: the values' own) are tensors that it can consist of as they are."""
+    m = values.meta if values.__class__ is Tensor else None
+    if m is None or not m.plain or (d is not None and m.dtype is not d) or (dev is not None and m.device is not resolve(dev)):
+        return False
+    return all(i.__class__ is Tensor and i.node is None and i.meta.plain and i.meta.device is m.device for i in indices)
+
+
+@table.op(method=False, kinds={"values": ANY}, gives="Tensor")
 def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                       check_invariants: bool | None = None, is_coalesced: bool | None = None, pin_memory: bool = False) -> Any:
     """A sparse tensor of `values` (nnz, ...) at integer `indices` (sparse_dim, nnz).
@@ -451,14 +488,14 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
         shape = Size(indices)
         made = _ops().zeros((0,), dtype=dtype, device=device)
         return _end(Coo, (_ops().zeros((len(shape), 0), dtype=dtypes.int64, device=made.device),), made, shape, True, requires_grad)
+    if size is not None and _fits(dtype, device, values, indices) and indices.meta.dtype is dtypes.int64:  # what most programs say
+        shape, places, held = Size(size), indices.meta.shape, values.meta.shape
+        n = len(places) and places[0]
+        if len(places) == 2 and held and held[0] == places[1] and len(shape) == n + len(held) - 1 and tuple(shape)[n:] == tuple(held)[1:]:
+            return _plan(Coo, values.meta, shape, bool(is_coalesced), requires_grad, check_coo)
     v = _tensor_of(values, dtype, device)
     i = _tensor_of(indices, None, v.device)
     checked = checking() if check_invariants is None else check_invariants
-    if size is not None and not checked and i.meta.dtype is dtypes.int64:  # what most programs say
-        shape, places, held = Size(size), i.meta.shape, v.meta.shape
-        n = len(places) and places[0]
-        if len(places) == 2 and held and held[0] == places[1] and len(shape) == n + len(held) - 1 and tuple(shape)[n:] == tuple(held)[1:]:
-            return _end(Coo, (i if i.node is None else i.detach(),), v, shape, bool(is_coalesced), requires_grad)
     if i.meta.dtype.kind not in "ui" and i.meta.numel:
         if i.meta.dtype.kind == "b" or i.meta.dtype.kind == "c":
             raise TypeError(f"sparse_coo_tensor: indices must be integers, got {i.meta.dtype}")
@@ -482,7 +519,6 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
     if tuple(shape[i.shape[0]:]) != tuple(v.shape[1:]):
         raise RuntimeError(f"values has incorrect size, expected {[v.shape[0], *shape[i.shape[0]:]]}, got {list(v.shape)}")
     if checked:
-        from .sparse_checks import check_coo
         check_coo(i, shape)
     return _end(Coo, (i,), v, shape, bool(is_coalesced), requires_grad)
 
@@ -496,7 +532,7 @@ def _end(kind: Any, indices: Any, values: Any, shape: Any, coalesced: bool, requ
     return make(kind, indices, values, shape, coalesced)
 
 
-@table.op(method=False, learns=False)
+@table.op(method=False, gives="Tensor")
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
                       requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
     """A sparse matrix by rows: `values` (nnz) in the columns `col_indices` (nnz), row r being [crow_indices[r], crow_indices[r + 1])."""
@@ -509,24 +545,25 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
             raise NotImplementedError(f"sparse_csr_tensor: {name} must have one dimension, it has {len(x.shape)}: batches are not implemented")
     if len(v.meta.shape) != 1 or columns.meta.numel != v.meta.numel:
         raise RuntimeError(f"col_indices and values must have the same number of entries, got {list(columns.shape)} and {list(v.shape)}")
-    if size is None:
-        size = (crow.shape[0] - 1, int(columns.max()) + 1 if columns.numel() else 0)
-    size = Size(size)
+    told = size is not None
+    size = Size(size if told else (crow.shape[0] - 1, int(columns.max()) + 1 if columns.numel() else 0))
     if len(size) != 2 or crow.meta.numel != size[0] + 1:
         raise RuntimeError(f"crow_indices must have one entry more than rows: got {crow.shape[0]} for size {list(size)}")
+    if told and _fits(dtype, device, values, crow_indices, col_indices):
+        return _plan(Csr, v.meta, size, True, requires_grad, check_csr)
     if (checking() if check_invariants is None else check_invariants):
-        from .sparse_checks import check_csr
         check_csr(crow, columns, size)
     return _end(Csr, (crow, columns), v, size, True, requires_grad)
 
 
-@table.op(method=False, learns=False)
+@table.op(method=False, gives="Tensor")
 def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, layout: Any = None,
                              device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
     """`sparse_csr_tensor`, for the one compressed layout there is.  Raises NotImplementedError for the others."""
     if layout is not sparse_csr:
         raise NotImplementedError(f"sparse_compressed_tensor: layout {layout!r} is not implemented, torch.sparse_csr is")
-    return sparse_csr_tensor(compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
+    by_rows: Any = sparse_csr_tensor
+    return by_rows.__operation__.body(compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
                              check_invariants=check_invariants)
 
 

@@ -92,7 +92,7 @@ def _register(row: Row) -> None:
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
        aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, renames: bool = True, gives: str = "",
-       **fields: Any) -> Callable[[F], F]:
+       kinds: dict[str, str] | None = None, **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
@@ -101,7 +101,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     learns: see `Operation`; it is False for what does more than work out its result.  renames: takes NumPy's names of
     parameters, where it is exported or takes `out=`; False for PyTorch's functions that are written in Python.  gives: what help says that
-    a call gives, where the body gives plans.  fields: see `engine.fields`.
+    a call gives, where the body gives plans.  kinds: of parameters, where the annotations do not tell them.  fields: see `engine.fields`.
     """
     def register(function: F) -> F:
         named = name or function.__name__
@@ -111,7 +111,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = Operation(named, function, learns=learns, shown=function.__name__, out=out_form(named, again) if out is True else None,
+        final: Any = Operation(named, function, learns=learns, kinds=kinds, shown=function.__name__, out=out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=renames and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None

@@ -17,10 +17,12 @@ class Unsupported(NotImplementedError, AttributeError):
 
 
 class SparseMeta(Meta):
-    """Shape, type and device of a sparse tensor: belongs to no plan."""
+    """Shape, type and device of a sparse tensor: belongs to no plan.  sparse_dim, dense_dim: how many of its dimensions the indices tell, and the values."""
 
-    __slots__ = ("layout",)
+    __slots__ = ("layout", "sparse_dim", "dense_dim")
     layout: Any
+    sparse_dim: int
+    dense_dim: int
 
     def __repr__(self) -> str:
         return f"SparseMeta({tuple(self.shape)}, {self.dtype.name}, {self.device})"

@@ -250,6 +250,16 @@ def test_factories_called_with_sizes_take_integers_only(make: Any) -> None:
         assert make(2, 3, requires_grad=True).requires_grad and not make(2, 3).requires_grad
 
 
+def test_factories_called_with_sizes_find_plans_that_other_calls_have_made() -> None:
+    x = torch.ones(2, 13)
+    torch.zeros((3, 11), dtype=torch.float32)
+    x.new_ones((3, 11), requires_grad=False)
+    for _ in range(2):
+        assert torch.zeros(3, 11).tolist() == [[0] * 11] * 3 and x.new_ones((3, 11)).tolist() == [[1] * 11] * 3
+    assert (3, 11) in torch.zeros.__operation__.env["quick"]
+    assert (x.meta, (3, 11)) in type(x).new_ones.__operation__.env["quick"]
+
+
 def test_factories_called_with_sizes_follow_the_defaults_of_the_moment() -> None:
     assert torch.zeros(2, 5).dtype is torch.float32
     try:

@@ -132,3 +132,38 @@ def test_heads_of_arrays_tell_layouts_apart():
     assert len(set(others)) == len(others)
     for x in (None, 5, [1.0], np.float32(1), a.view(np.recarray), memoryview(a)):
         assert key(x) is None
+
+
+class Held:
+    """What stands for a tensor: it has an address."""
+
+    __slots__ = ("ptr",)
+
+
+def test_elements_are_read_from_what_has_the_address_and_become_a_class(way):
+    a, asked = np.array([2.75]), []
+    held = Held()
+    held.ptr = a.ctypes.data
+
+    def otherwise(x):
+        asked.append(x)
+        return "otherwise"
+    watching = {}
+    for shape, strides, convert, wanted in (((), (), None, 2.75), ((), (), int, 2), ((), (), float, 2.75), ((), (), bool, True), ((), (), complex, 2.75 + 0j),
+                                            ((1,), (1,), None, [2.75])):
+        read = host_values.element_reader(shape, strides, dtypes.float64, Held, convert, watching, otherwise)
+        if way == "NumPy":
+            assert read is otherwise
+            continue
+        found = read(held)
+        assert found == wanted and type(found) is type(wanted)
+        watching[0] = None
+        assert read(held) == "otherwise" and asked.pop() is held
+        watching.clear()
+        for other in (Held(), 3, None):  # without an address, and of other classes
+            assert read(other) == "otherwise" and asked.pop() is other
+    if way == "machine code":
+        for bad in (float("nan"), float("inf")):
+            a[0] = bad
+            with pytest.raises((ValueError, OverflowError)):
+                host_values.element_reader((), (), dtypes.float64, Held, int, watching, otherwise)(held)

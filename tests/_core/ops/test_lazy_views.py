@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -93,3 +95,44 @@ def test_a_view_has_the_elements_of_a_copy(a):
     for f in (lambda t: t + 1, lambda t: t * t, lambda t: t.sum(0), lambda t: t[-1], lambda t: t.imag, lambda t: t.real, lambda t: abs(t)):
         got, wanted = f(view), f(fb.tensor(want))
         np.testing.assert_allclose(got.resolve_conj().resolve_neg().numpy(), wanted.numpy(), rtol=1e-12)
+
+
+def test_views_of_conjugates_are_made_by_a_plan_and_leave_nothing_behind():
+    x = fb.tensor([[1 + 2j, 3 - 4j]])
+    for _ in range(5):  # which leaves plans
+        x.conj()
+
+    def references():
+        return [sys.getrefcount(o) for o in (x.meta.strides, x.meta.shape, x.meta, x.store, x)]
+    before = references()
+    for _ in range(200):
+        x.conj()
+    gc.collect()
+    assert references() == before
+    views = [x.conj() for _ in range(50)]
+    assert [v.tolist() for v in views] == [[[1 - 2j, 3 + 4j]]] * 50 and len({id(v.meta) for v in views}) == 50
+    assert all(v._base is x and v[0]._base is x and v.conj().tolist() == x.tolist() for v in views)
+    assert [fb.real(fb.tensor([2.0])).conj().tolist() for _ in range(5)] == [[2.0]] * 5
+    y = x[:, 1:]
+    seen = [y.conj() for _ in range(5)]
+    assert all(v._base is x and v.tolist() == [[3 + 4j]] for v in seen)
+    with fb.no_grad():
+        x.mul_(1j)
+    assert seen[0].tolist() == y.conj().tolist() == [[4 - 3j]] and views[0].tolist() == [[-2 - 1j, 4 - 3j]]
+    negative = [x.imag._neg_view() for _ in range(5)]
+    assert all(v.is_neg() and v.tolist() == [[-1.0, -3.0]] for v in negative)
+
+
+def test_recorded_views_of_conjugates_after_plain_ones():
+    x = fb.tensor([1 + 2j, 3 - 4j])
+    for _ in range(3):
+        x.conj()
+    leaf = x.clone().requires_grad_()
+    y = leaf.conj()
+    assert y.requires_grad and y.grad_fn.name() == "ConjBackward0"
+    (y * (2 + 1j)).sum().abs().backward()
+    again = x.clone().requires_grad_()
+    (again.conj().resolve_conj() * (2 + 1j)).sum().abs().backward()
+    assert leaf.grad.tolist() == again.grad.tolist()
+    with fb.no_grad():
+        assert leaf.conj().grad_fn is None and leaf.conj().is_leaf

@@ -31,3 +31,14 @@ def test_results_follow_the_format_of_their_operands():
     assert fb.empty_like(x, memory_format=fb.contiguous_format).is_contiguous() and fb.rand_like(x).stride() == x.stride()
     one = fb.zeros(1, 1, 2, 2)
     assert one.is_contiguous() and one.is_contiguous(memory_format=fb.channels_last)  # both, as sizes of 1 leave the order open
+
+
+def test_calls_that_name_a_format_are_found_again():
+    from flambeau._core.engine.fronts import constant, exact
+
+    for value in (fb.channels_last, fb.strided, fb.sparse_csr):
+        assert constant(value) is exact(value) is value
+    x = fb.randn(2, 3, 4, 4)
+    for _ in range(6):
+        made = fb.full(x.shape, 2.0, layout=fb.strided)
+    assert made.shape == x.shape and any(fb.strided in (key[-1] or ()) for key in fb.full.__operation__.env["plans"] if isinstance(key[-1], tuple))

@@ -304,3 +304,34 @@ def test_in_place_keeps_the_type():
     half = torch.tensor([[0.0, 2.0]], dtype=torch.float16).to_sparse()
     half.mul_(torch.tensor(2.0, dtype=torch.float64))
     assert half.dtype is torch.float16 and half.to_dense().tolist() == [[0.0, 4.0]]
+
+
+def test_constructors_are_planned_and_still_check_what_they_are_told_to() -> None:
+    places, values = torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.tensor([1.0, 2.0, 3.0])
+    rows, columns = torch.tensor([0, 1, 2, 3]), torch.tensor([2, 0, 1])
+    makes = {
+        "coo": (lambda v=values, i=places, **more: torch.sparse_coo_tensor(i, v, (3, 3), **more)),
+        "csr": (lambda v=values, i=columns, **more: torch.sparse_csr_tensor(rows, i, v, (3, 3), **more)),
+        "compressed": (lambda v=values, i=columns, **more: torch.sparse_compressed_tensor(rows, i, v, (3, 3), layout=torch.sparse_csr, **more)),
+    }
+    for name, make in makes.items():
+        made = [make() for _ in range(4)]
+        assert all(m.to_dense().tolist() == [[0, 0, 1], [2, 0, 0], [0, 3, 0]] and not m.requires_grad for m in made), name
+        assert made[-1]._values().data_ptr() == values.data_ptr() if name == "coo" else made[-1].values().data_ptr() == values.data_ptr()
+        leaf = make(requires_grad=True)
+        assert leaf.is_leaf and leaf.requires_grad and not values.requires_grad
+        v = values.clone().requires_grad_()
+        for _ in range(2):
+            make(v).to_dense().sum().backward()
+        assert v.grad.tolist() == [2, 2, 2]
+        assert make(values.double()).dtype is torch.float64 and make(values, dtype=torch.float64).dtype is torch.float64
+        wrong = (places if name == "coo" else columns) + 2
+        make(i=wrong)
+        with pytest.raises(RuntimeError):
+            make(i=wrong, check_invariants=True)
+        with torch.sparse.check_sparse_tensor_invariants(), pytest.raises(RuntimeError):
+            make(i=wrong)
+        make(i=wrong)
+        assert make([4.0, 5.0, 6.0]).to_dense().sum().item() == 15
+    assert torch.sparse_coo_tensor(places, values, (3, 3), is_coalesced=True).is_coalesced()
+    assert not torch.sparse_coo_tensor(places, values, (3, 3)).is_coalesced()

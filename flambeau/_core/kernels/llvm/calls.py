@@ -21,7 +21,8 @@
            view's `_made` is, or 0
 
 A result is (0) a tensor on a block, (1) a view of an argument, which may be a view itself, (2) a tensor on an argument's memory that is no view of it,
-(3) the argument, (4) the object, (5) a tensor of the argument's layout on its memory, with a storage and so a version of its own.
+(3) the argument, (4) the object, (5) a tensor of the argument's layout on its memory, with a storage and so a version of its own, (6) a view of an
+argument without an address: a copy of the meta has it.
 
 While operations are recorded, a base has a list of its views in its `__dict__`, as a recorded write changes their histories (`autograd/inplace.py`).
 A view whose base has a history already is left to the other function; so is a call that writes an argument where another lies in the same storage.
@@ -40,12 +41,13 @@ NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
 # that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, and what memory is given back
 # to that is somebody's
 KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero", "nobody")
-_WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJECT", "APART")}
+_WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJECT", "APART", "TURNED")}
 
 
 def text(places: dict[str, int]) -> str:
     """The IR. places: where slots lie: of a tensor `meta store ptr node base`, of a storage `version free kept address owner` (its meta, ptr and keep), of a
-    meta `dtype`, of a dtype `kind`."""
+    meta `dtype`, of a dtype `kind`, of a meta that holds the address `lazy_address`, and `lazy_slots`, how many slots
+    such a one has."""
     known = "".join(f"{name}: ptr = None\n" for name in KNOWS)
     told = f"def flambeau_call_knows({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n    global {', '.join(KNOWS)}\n"
     told += "".join(f"    {name} = {name}_\n" for name in KNOWS)
@@ -151,6 +153,25 @@ def viewed(o: ptr, m: ptr, begin: i64, added: i64, kind: ptr) -> ptr:
     if not well:
         Py_DecRef(t)
         return None
+    return t
+
+def turned(t: ptr) -> ptr:
+    "Moves a view's address into a copy of its meta, which is a class of slots and nothing else; null with an error."
+    if t is None:
+        return None
+    like = ptr[t + META]
+    m = PyType_GenericAlloc(ptr[like + 8], 0)
+    if m is None:
+        Py_DecRef(t)
+        return None
+    for k in range(LAZY_SLOTS):
+        o = ptr[like + 16 + 8 * k]
+        if o is not None:
+            put(m, 16 + 8 * k, o)
+    ptr[m + LAZY_ADDRESS] = ptr[t + PTR]
+    ptr[t + PTR] = None
+    ptr[t + META] = m
+    Py_DecRef(like)
     return t
 
 def parted(o: ptr) -> ptr:
@@ -296,6 +317,8 @@ def result(at: ptr, given: ptr, bases: ptr, held: ptr, needs: i64) -> ptr:
     begin = i64[bases + 8 * number]
     if what == VIEW:
         return viewed(o, m, begin, added, ptr[at + 32])
+    if what == TURNED:
+        return turned(viewed(o, m, begin, added, ptr[at + 32]))
     if what == DETACHED:
         store = ptr[o + STORE]
         return None if store is None else shown(m, store, ptr[o + PTR], begin, added, _Py_NoneStruct)

@@ -3,7 +3,9 @@
 Each builtin's `self` is a bytes object of 64-bit words:
 
   read(address)           kind, how many axes, then for each axis its size and its stride in bytes: the number there, or lists of them
-  write(address, nested)  the same: True where the nested lists and tuples are of these sizes and hold what the type may be given, which is
+  element(tensor)         five words, then those of `read`: the function that is asked instead for another object and while a dictionary has anything in it,
+                          that dictionary, the class of tensors, where their addresses lie, the class that the number becomes (0: as it is)
+  write(address, nested)  those of `read`: True where the nested lists and tuples are of these sizes and hold what the type may be given, which is
                           then written; False where not, and anything may have been written
   show(address, owner)    the addresses of NumPy's `PyArray_NewFromDescr`, `PyArray_SetBaseObject`, array class and type, how many axes, their sizes,
                           their strides in bytes: an array on memory that the owner keeps
@@ -16,8 +18,8 @@ from __future__ import annotations
 from . import arguments
 from .translate import translate
 
-NAMES = ("flambeau_read", "flambeau_write", "flambeau_show", "flambeau_key")
-ALONE = frozenset(("flambeau_read", "flambeau_key"))  # those that take one argument
+NAMES = ("flambeau_read", "flambeau_element", "flambeau_write", "flambeau_show", "flambeau_key")
+ALONE = frozenset(("flambeau_read", "flambeau_element", "flambeau_key"))  # those that take one argument
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 # a dtype's kind of number and bytes; bfloat16 is the last
@@ -29,7 +31,7 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 def text() -> str:
     """The IR of all."""
-    return translate(arguments.NONE + _READ + _WRITE + ARRAY_KEY + _ARRAYS, arguments.LAYOUT)
+    return translate(arguments.NONE + arguments.WORD + _READ + _WRITE + ARRAY_KEY + _ARRAYS, arguments.LAYOUT)
 
 
 _READ = """
@@ -86,6 +88,23 @@ def flambeau_read(self: ptr, given: ptr) -> ptr:
         return None
     words = self + DATA
     return nested(ptr(address), words + 16, i64[words + 8], i64[words])
+
+def flambeau_element(self: ptr, o: ptr) -> ptr:
+    words = self + DATA
+    type = ptr[o + 8]
+    tensor = ptr[words + 16]
+    if PyDict_Size(ptr[words + 8]) != 0 or type != tensor and PyType_IsSubtype(type, tensor) == 0:
+        return PyObject_CallOneArg(ptr[words], o)
+    address = ptr[o + i64[words + 24]]
+    if address is None:
+        return PyObject_CallOneArg(ptr[words], o)
+    made = nested(ptr(word(address)), words + 56, i64[words + 48], i64[words + 40])
+    class_ = ptr[words + 32]
+    if made is None or class_ is None:
+        return made
+    converted = PyNumber_Long(made) if class_ == PyLong_Type else PyNumber_Float(made) if class_ == PyFloat_Type else PyObject_CallOneArg(class_, made)
+    Py_DecRef(made)
+    return converted
 """
 
 _WRITE = """

@@ -38,6 +38,7 @@ i32 PyType_IsSubtype(ptr, ptr); ptr PyType_GenericAlloc(ptr, i64); i32 PyContext
 i64 PyLong_AsUnsignedLongLongMask(ptr); i64 PyLong_AsLongLong(ptr); i64 PyLong_AsUnsignedLongLong(ptr); double PyLong_AsDouble(ptr)
 ptr PyLong_FromUnsignedLongLong(i64); ptr PyLong_FromLongLong(i64); ptr PyLong_FromSsize_t(i64); double PyFloat_AsDouble(ptr)
 ptr PyFloat_FromDouble(double); ptr PyComplex_FromDoubles(double, double); ptr PyBool_FromLong(i64); ptr PyNumber_Add(ptr, ptr)
+ptr PyNumber_Long(ptr); ptr PyNumber_Float(ptr); i64 PyDict_Size(ptr)
 ptr PyObject_CallNoArgs(ptr); ptr PyObject_CallOneArg(ptr, ptr); ptr PyObject_Vectorcall(ptr, ptr, i64, ptr)
 ptr PyObject_CallFunctionObjArgs(ptr, ...); ptr PyObject_CallMethodObjArgs(ptr, ptr, ...); ptr PyObject_GenericGetDict(ptr, ptr)
 ptr PyObject_GetAttr(ptr, ptr); i32 PyObject_RichCompareBool(ptr, ptr, i32); i64 PyObject_Size(ptr); i32 PyObject_IsTrue(ptr)
