@@ -10,6 +10,10 @@ import os as _os
 import sys
 from typing import Any
 
+if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError("flambeau: this is a free-threaded Python that runs without the global lock, upon which Flambeau's memory and plans rely; start it "
+                      "with -X gil=1 or PYTHON_GIL=1, or use the ordinary build of Python")
+
 from ._core import dtypes as _dtypes
 from ._core import hooks as _hooks
 from ._core import ops

@@ -7,6 +7,7 @@ The first agent serves the job's store.  A rank that fails ends the others: they
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import secrets
 import signal
@@ -18,7 +19,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._core import forks
-from .stores import TCPStore
+from .peers import DIED
+from .stores import DistError, TCPStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +135,7 @@ def run(command: Sequence[str], *, nproc: int, nnodes: int = 1, node_rank: int =
             environments = [{**base, "RANK": str(first + i), "LOCAL_RANK": str(i), "ROLE_RANK": str(first + i), "TORCHELASTIC_RESTART_COUNT": str(attempt)}
                             for i in range(nproc)]
             ranks = Ranks(command, environments, first, prefix)
-            status = _watch(ranks, stop)
+            status = _watch(ranks, stop, _Obituary(store, host, port, attempt) if world > 1 else None)
             _clean(ranks)
             if status == 0 or stop.number:
                 return 128 + stop.number if stop.number else 0
@@ -165,7 +167,27 @@ class _Stop:
             signal.signal(number, handler)
 
 
-def _watch(ranks: Ranks, stop: _Stop) -> int:
+class _Obituary:
+    """Where the ranks read of what others died (`peers.died`): the agent alone sees signals, and ranks that die before they connect."""
+
+    def __init__(self, store: TCPStore | None, host: str, port: int, attempt: int) -> None:
+        self.store, self.at, self.key = store, (host, port), f"run{attempt}/default_pg/{DIED}"
+
+    def say(self, ranks: Ranks) -> None:
+        """Tells of all ranks of this host that failed."""
+        lines = [f"{ranks.first + i} {ending(ranks.processes[i].returncode)}\n" for i in ranks.failed()]
+        with contextlib.suppress(DistError, OSError):
+            if self.store is None:
+                self.store = TCPStore(*self.at, timeout=datetime.timedelta(seconds=2), wait_for_workers=False)
+            self.store.append(self.key, "".join(lines))
+
+
+def ending(status: int) -> str:
+    """How a process ended, by its status as `subprocess` gives it."""
+    return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+
+
+def _watch(ranks: Ranks, stop: _Stop, obituary: _Obituary | None) -> int:
     """Until all have ended; when one fails or the agent is told to stop, the others are ended too."""
     first: int | None = None
     while ranks.running() and first is None and not stop.number:
@@ -184,11 +206,13 @@ def _watch(ranks: Ranks, stop: _Stop) -> int:
     if first is None:
         ranks.end(0.0)
         return 0
+    if obituary is not None:
+        obituary.say(ranks)
     ranks.end(_TELL)
     status = ranks.processes[first].returncode
-    told = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
     shown = "\n".join(f"    {line}" for line in ranks.lines[first]) if len(ranks.processes) > 1 else ""
-    print(f"flambeau run: rank {ranks.first + first} failed first, {told}" + (f"; it had said:\n{shown}" if shown else ""), file=sys.stderr, flush=True)
+    said = f"; it had said:\n{shown}" if shown else ""
+    print(f"flambeau run: rank {ranks.first + first} failed first, {ending(status)}{said}", file=sys.stderr, flush=True)
     return 128 - status if status < 0 else status
 
 

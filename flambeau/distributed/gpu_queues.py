@@ -17,7 +17,7 @@ from .._core.drivers.collectives.nccl.communicator import NCCLCommunicator, uniq
 from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch, gpus
 from .._core.runtime.streams import Event, Stream
-from .groups import Job, as_told
+from .groups import Job, as_told, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ class NCCLQueue(GpuQueue):
             if self.error is not None:
                 return
             self.error = error if isinstance(error, Exception) else RuntimeError(str(error))
-        self.lane.failed()
+        failed()
         if self._comm is not None:
             self._driver._use(self._number)
             self._comm.abort()

@@ -20,7 +20,7 @@ import numpy as np
 
 from .._core.drivers.collectives.alone import Alone
 from .._core.drivers.collectives.nccl.library import NCCLError
-from .peers import PATIENCE, DistBackendError, Doing, Peers, user_line
+from .peers import DistBackendError, Doing, Peers, Watch, user_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Start = Callable[[Communicator], Request]
 
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
+_EAGER = 0.02  # seconds in which a collective is asked for its end without a pause
+_LOOK = 0.02  # seconds between two looks at what became of the other ranks
 _ROOM = 512  # bytes that tell a rank's call when calls differ
 
 
@@ -56,11 +58,11 @@ class Lane:
     The two do not wait for one another, as two backends of PyTorch's do not: each rank's host may be ahead of its streams by another measure.
     """
 
-    def __init__(self, group: ProcessGroup, comm: Communicator) -> None:
+    def __init__(self, group: ProcessGroup, comm: Communicator, watch: Watch) -> None:
         self._group, self.comm = group, comm
-        self._peers, self._rank = group._peers, group._rank
+        self._peers = group._peers
         self._number = 0
-        self._checking = comm.split(range(comm.size), 1) if comm.size > 1 else None
+        self._checking = split(comm, range(comm.size), 1, watch) if comm.size > 1 else None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._worker: threading.Thread | None = None
         self._left = 0  # jobs in the worker's hands
@@ -146,7 +148,7 @@ class Lane:
             job.request = job.start(self.comm)
             self.until(job, job.request)
         except Exception as error:
-            self.failed()
+            failed()
             raise as_told(job, error) from None
         finally:
             if peers is not None:
@@ -156,38 +158,27 @@ class Lane:
             job.after()
         job.done.set()
 
-    def failed(self) -> None:
-        """Communication is over here: the others are told at this rank's end."""
-        from . import wireup
-        if wireup._job is not None:
-            wireup._job.failed = True
-
     def until(self, job: Job, request: Request, timeout: float | None = None) -> None:
         """Waits until a request of a job is done.  Raises DistBackendError when a rank is gone, or the time is up."""
         for _ in range(64):
             if request.test():
                 return
-        peers = self._peers
-        begun = time.monotonic()
-        limit = self._group._timeout.total_seconds() if timeout is None else timeout
-        told, pause, rounds = begun + PATIENCE, 0.0, 0
+        watch = self._group.watch(job.what, job.line, self._group._ranks, timeout)
+        pause, rounds, looked = 0.0, 0, watch.begun
         while not request.test():
             rounds += 1
-            if rounds < 200:
-                os.sched_yield()
-                continue
             now = time.monotonic()
-            pause = 0.0 if now - begun < 0.02 else min(max(pause * 1.1, 2e-5), 1e-3)
-            time.sleep(pause)
-            if rounds & 31 and pause < 5e-4:
-                continue
-            if peers is not None:
-                peers.look(self._group._ranks, job.what, job.line)
-            if peers is not None and now > told:
-                told = now + PATIENCE
-                peers.ask_where()
-            if now - begun > limit:
-                raise DistBackendError(f"{job.what} at {job.line}: rank {self._rank} has waited {now - begun:.1f} s; the timeout is {limit:.1f} s")
+            if now - looked > _LOOK:  # by time, not by rounds: on a busy machine each costs others' turns
+                looked = now
+                watch.look()
+            if now - watch.begun < _EAGER:
+                if rounds < 200:
+                    os.sched_yield()
+                else:
+                    time.sleep(0.0)
+            else:
+                pause = min(max(pause * 1.1, 2e-5), 1e-3)
+                time.sleep(pause)
 
     def _agree(self, job: Job) -> None:
         """Raises DistBackendError on every rank when ranks are about to do different things."""
@@ -230,10 +221,11 @@ class ProcessGroup:
         self.bound_device_id: Any = None
         self.gpus: dict[Any, GpuQueue] = {}
         self.pairs: dict[int, ProcessGroup] = {}  # with one other rank, for messages
-        self.host = Lane(self, comm)
-        other = comm.split(range(comm.size), 2)
+        watch = self.watch(f"making group {name}".rstrip(), user_line(sys._getframe(1)), self._ranks)
+        self.host = Lane(self, comm, watch)
+        other = split(comm, range(comm.size), 2, watch)
         assert other is not None
-        self.device = Lane(self, other)
+        self.device = Lane(self, other, watch)
 
     def rank(self) -> int:
         """This process's number in the group; -1 outside."""
@@ -257,7 +249,32 @@ class ProcessGroup:
 
     def part(self, ranks: Sequence[int], tag: int) -> Communicator | None:
         """A communicator of some ranks (by their numbers in this group), which they alone ask for."""
-        return Alone() if len(ranks) == 1 else self._comm.split(list(ranks), tag)
+        if len(ranks) == 1:
+            return Alone()
+        return split(self._comm, ranks, tag, self.watch("making a group", user_line(sys._getframe(1)), [self._ranks[r] for r in ranks]))
+
+    def watch(self, what: str, line: str, ranks: Sequence[int], limit: float | None = None) -> Watch:
+        """What looks on while this process waits for some ranks (global numbers) for at most `limit` seconds, by default the group's."""
+        return Watch(self._peers, self._ranks[self._rank], ranks, what, line, self._timeout.total_seconds() if limit is None else limit)
+
+
+def split(comm: Communicator, ranks: Sequence[int], tag: int, watch: Watch) -> Communicator | None:
+    """A communicator of some ranks.  MPI waits for all of them in one call, which is watched.  Raises DistBackendError."""
+    if comm.size == 1:
+        return comm.split(list(ranks), tag)
+    try:
+        made: Communicator | None = watch.over(lambda: comm.split(list(ranks), tag))
+        return made
+    except DistBackendError:
+        failed()
+        raise
+
+
+def failed() -> None:
+    """Has this process end without waiting for the others, as communication failed."""
+    from . import wireup
+    if wireup._job is not None:
+        wireup._job.failed = True
 
 
 def _int64() -> Any:

@@ -21,6 +21,16 @@ import time
 from typing import Any
 
 _LONGEST = 1 << 20  # of a line
+_SILENT = 6  # seconds without a word from another host's kernel, after which a connection is broken
+
+
+def keep_alive(made: socket.socket) -> None:
+    """Has the kernel break a connection whose other host is gone: it lost its power, or the network, and says nothing any more.  A host whose
+    processes are only stopped answers."""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", _SILENT - 2), ("TCP_USER_TIMEOUT", 1000 * _SILENT)):
+        if hasattr(socket, name):  # Linux has all of them
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Hub:
@@ -56,6 +66,7 @@ class Hub:
                         return
                 continue
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(made)
             with self.lock:
                 self.open += 1
             threading.Thread(target=self._connection, args=(made,), daemon=True).start()
@@ -133,14 +144,15 @@ class Hub:
             self.watched[rank], self.about[rank] = made, first
             for gone in self.dead:
                 _send(made, {"gone": gone, "how": self.about[gone].get("how", "it ended")})
-        how = ""
         while line := _readline(lines):
             said = _parsed(line)
             if said is None:
                 continue
             if said.get("say") == "bye":
                 how = str(said.get("how", ""))
-                if not how:
+                if how:
+                    self._died(rank, how)
+                else:
                     self._ended(rank)
             elif said.get("say") == "where":
                 threading.Thread(target=self._ask_round, args=(rank,), daemon=True).start()
@@ -151,12 +163,17 @@ class Hub:
                         found[rank] = said
         with self.lock:
             self.watched.pop(rank, None)
-            if rank in self.ended:
-                return
-            self.dead.add(rank)
-            self.about[rank]["how"] = how or f"it died (process {first.get('pid')} on {first.get('host')})"
-            for each in self.watched.values():
-                _send(each, {"gone": rank, "how": self.about[rank]["how"]})
+        if rank not in self.ended:
+            self._died(rank, f"it died (process {first.get('pid')} on {first.get('host')})")
+
+    def _died(self, rank: int, how: str) -> None:
+        with self.lock:
+            if rank not in self.dead:
+                self.dead.add(rank)
+                self.about[rank]["how"] = how
+                for r, each in self.watched.items():
+                    if r != rank:
+                        _send(each, {"gone": rank, "how": how})
 
     def _ended(self, rank: int) -> None:
         with self.lock:

@@ -12,14 +12,21 @@ import socket
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .hub import keep_alive
 from .stores import DistError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from .stores import Store
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 PATIENCE = 5.0  # seconds until a rank that waits says so, and between its reports
 _GRACE = 0.3  # seconds for a collective that a rank left in good order
 _ENDED = 2.0
+DIED = "flambeau/died"  # where an agent says in the job's store which ranks died, and of what: a line each
 
 
 class DistBackendError(DistError):
@@ -48,11 +55,11 @@ class Doing:
 class Peers:
     """The side channel of one rank.
 
-    address: the hub's host and port.  secret: the job's.
+    address: the hub's host and port.  secret: the job's.  store: where an agent, if there is one, says which ranks died.
     """
 
-    def __init__(self, address: tuple[str, int], secret: str, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
+    def __init__(self, address: tuple[str, int], secret: str, rank: int, size: int, store: Store | None = None) -> None:
+        self.rank, self.size, self.store = rank, size, store
         self.doing: dict[int, Doing] = {}  # by thread
         self.last = Doing(0, "none", "?", "")
         self.gone: dict[int, tuple[float, str]] = {}
@@ -64,6 +71,7 @@ class Peers:
         self._made = socket.create_connection(address, 30)
         self._made.settimeout(None)
         self._made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(self._made)
         self._say({"kind": "watch", "rank": rank, "pid": os.getpid(), "host": socket.gethostname(), "secret": secret})
         self._lost = False
         threading.Thread(target=self._read, daemon=True, name="peers").start()
@@ -120,15 +128,84 @@ class Peers:
             pass
         self._lost = True
 
-    def look(self, ranks: Any, what: str, line: str) -> None:
-        """Raises DistBackendError when one of `ranks` died, or ended while this rank waits for it."""
+    def look(self, ranks: Iterable[int], what: str, line: str) -> None:
+        """Raises DistBackendError when one of `ranks` died, or ended while this rank waits for it, or when nobody can tell any more."""
         now = time.monotonic()
         for r, (when, how) in list(self.gone.items()):
             if r in ranks and now - when > _GRACE:
-                raise DistBackendError(f"rank {r} is gone: {how}. Rank {self.rank} was waiting for it in {what} at {line}")
+                said = died(self.store).get(r)
+                raise DistBackendError(f"rank {r} is gone: {how}{', ' + said if said else ''}. Rank {self.rank} was waiting for it in {what} at {line}"
+                                       f"{self._before()}")
         for r, when in list(self.ended.items()):
             if r in ranks and now - when > _ENDED:
-                raise DistBackendError(f"rank {r} has ended its program; rank {self.rank} still waits for it in {what} at {line}")
+                raise DistBackendError(f"rank {r} has ended its program; rank {self.rank} still waits for it in {what} at {line}{self._before()}")
+        if self._lost:
+            raise DistBackendError(f"the job's hub, a process on rank 0's host, is gone or cannot be reached, so nobody sees whether the other ranks live; "
+                                   f"rank {self.rank} was waiting for them in {what} at {line}")
+
+    def _before(self) -> str:
+        """The collective before the one that this rank waits in, to which the others had come."""
+        last = self.last
+        return "" if last.number == 0 else f"; before that it had done {last.what} (number {last.number}) at {last.line}"
+
+
+class Watch:
+    """What a rank does now and then while it waits: it sees who died, says for whom it waits, and gives up when the time is up.
+
+    peers: None in a world of one.  rank: this one.  ranks: for whom.  what, line: in which call, and where that is.  limit: after so many seconds
+    `look` raises.
+    """
+
+    def __init__(self, peers: Peers | None, rank: int, ranks: Iterable[int], what: str, line: str, limit: float) -> None:
+        self.peers, self.rank, self.ranks, self.what, self.line, self.limit = peers, rank, ranks, what, line, limit
+        self.begun = time.monotonic()
+        self._tell = self.begun + PATIENCE
+
+    def look(self) -> None:
+        """Raises DistBackendError where waiting has no sense."""
+        now = time.monotonic()
+        if self.peers is not None:
+            self.peers.look(self.ranks, self.what, self.line)
+            if now > self._tell:
+                self._tell = now + PATIENCE
+                self.peers.ask_where()
+        if now - self.begun > self.limit:
+            raise DistBackendError(f"{self.what} at {self.line}: rank {self.rank} has waited {now - self.begun:.1f} s; the timeout is {self.limit:.1f} s")
+
+    def over(self, blocking: Callable[[], Any]) -> Any:
+        """What a call of MPI gives that waits for others and cannot be asked how it stands: it is made in a thread, and left there when this raises.
+        The call must let other Python threads run."""
+        found: list[Any] = []
+        done = threading.Event()
+
+        def call() -> None:
+            try:
+                found.extend((blocking(), None))
+            except BaseException as error:
+                found.extend((None, error))
+            done.set()
+        assert self.peers is not None
+        thread, doings = threading.get_ident(), self.peers.doing
+        doing = doings[thread] = Doing(self.peers.last.number + 1, self.what, self.line, "")
+        try:
+            threading.Thread(target=call, daemon=True, name=self.what).start()
+            while not done.wait(0.05):
+                self.look()
+        finally:
+            if doings.get(thread) is doing:
+                del doings[thread]
+        if found[1] is not None:
+            raise found[1]
+        return found[0]
+
+
+def died(store: Store | None) -> dict[int, str]:
+    """The ranks that agents have seen die, each with what of."""
+    try:
+        lines = store.get(DIED).decode().splitlines() if store is not None and store.check([DIED]) else []
+    except DistError:
+        lines = []
+    return {int(rank): how for rank, _, how in (line.partition(" ") for line in lines)}
 
 
 def report(rank: int, size: int, said: dict[str, Any]) -> str:

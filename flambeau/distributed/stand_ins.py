@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 from ..interop import stand_ins
+from . import world
 
 WHY = "this kind of work over several processes is not here; DistributedDataParallel, fully_shard, DTensor and the collectives are"
 
@@ -69,6 +70,7 @@ def install(package: str, own: dict[str, Any]) -> None:
     vars(sys.modules[f"{package}.rpc.api"])["_require_initialized"] = _require_initialized
     # what is no more than a name, a constant or an answer is as in PyTorch
     stand_ins.module(f"{package}.constants", {"default_pg_timeout": own["default_pg_timeout"]}, "Constants of process groups.")
-    stand_ins.module(f"{package}.distributed_c10d", {"_get_global_rank": own["get_global_rank"], **{k: v for k, v in own.items() if not k.startswith("__")}},
+    stand_ins.module(f"{package}.distributed_c10d", {"_get_global_rank": own["get_global_rank"], "_set_pg_timeout": world._set_pg_timeout,
+                                                     **{k: v for k, v in own.items() if not k.startswith("__")}},
                      "torch.distributed by its other name.")
     sys.modules[f"{package}.rpc"].__dict__["is_available"] = lambda: False

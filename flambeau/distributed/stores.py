@@ -15,6 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from .hub import keep_alive
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -358,6 +360,7 @@ class _Server:
             except OSError:
                 return
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(made)
             self.open.add(made)
             threading.Thread(target=self._serve, args=(made,), daemon=True, name="store").start()
 
@@ -450,6 +453,7 @@ class TCPStore(Store):
                 made = socket.create_connection((self.host, self.port), max(min(limit, 5.0), 0.01))
                 made.settimeout(None)
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                keep_alive(made)
                 return made
             except OSError as error:
                 if time.monotonic() > end:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import os
 import socket
+import sys
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 from .._core.drivers.collectives.alone import Alone
 from .._core.runtime.device import device as Device
-from .groups import DEFAULT_TIMEOUT, ProcessGroup
+from .groups import DEFAULT_TIMEOUT, ProcessGroup, split
+from .peers import Watch, user_line
 from .stores import FileStore, PrefixStore, Store, TCPStore, seconds
 
 BACKENDS = ("gloo", "nccl", "mpi", "undefined", "cpu:gloo,cuda:nccl")
@@ -118,7 +120,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     job: wireup.Job | None = None
     host = "127.0.0.1"
     if store is None and init_method is None and rank == -1 and world_size == -1 and wireup.launched_by_mpi():
-        job = wireup.connect(None, -1, -1, limit, _own_host())
+        job = wireup.connect(None, -1, -1, limit, "")
         rank, world_size = job.comm.rank, job.comm.size
     elif store is None:
         store, rank, world_size, host = rendezvous(init_method, rank, world_size, limit)
@@ -126,20 +128,15 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         assert store is not None
         job = wireup.connect(PrefixStore("default_pg", store), rank, world_size, limit, _interface(host))
     ranks = list(range(world_size))
-    comm = Alone() if job is None or world_size == 1 else job.comm.split(ranks, 0)
+    comm: Any = Alone()
+    if job is not None and world_size > 1:
+        comm = split(job.comm, ranks, 0, Watch(job.peers, rank, ranks, "init_process_group", user_line(sys._getframe(1)), seconds(limit)))
     assert comm is not None
     made = ProcessGroup(comm, ranks, name, limit, group_name, job.peers if job is not None else None, rank)
     made.bound_device_id = bound
     state.default, state.store, state.count = made, store, 0
     state.groups = [made]
     group.WORLD = GroupMember.WORLD = made
-
-
-def _own_host() -> str:
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
 
 
 def _interface(host: str) -> str:
@@ -309,6 +306,13 @@ def split_group(parent_pg: Any = None, split_ranks: Any = None, timeout: Any = N
         if made is not GroupMember.NON_GROUP_MEMBER:
             found = made
     return found
+
+
+def _set_pg_timeout(timeout: datetime.timedelta, group: Any = None) -> None:
+    """How long the collectives of a group may take from now on.  Raises TypeError for anything but a timedelta."""
+    if not isinstance(timeout, datetime.timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
+    of(group)._timeout = timeout
 
 
 # ------------------------------------------------------------------------------------------------ questions

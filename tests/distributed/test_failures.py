@@ -61,8 +61,10 @@ DIES = """
 
 
 @pytest.mark.parametrize(("how", "told"), [
-    ("os.kill(os.getpid(), signal.SIGKILL)", "rank 1 is gone: it died"),
-    ("os._exit(3)", "rank 1 is gone: it died"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", "by signal SIGKILL. Rank 0 was waiting for it in all_reduce(torch.float32, 8 elements, SUM) at script.py:10"),
+    ("os.kill(os.getpid(), signal.SIGKILL)", "before that it had done all_reduce(torch.float32, 8 elements, SUM) (number 1) at script.py:5"),
+    ("os._exit(3)", "rank 1 is gone: it died (process "),
+    ("os._exit(3)", "with status 3. Rank 0"),
     ("raise ValueError('no such data')", "rank 1 is gone: it raised ValueError: no such data (script.py:7)"),
     ("sys.exit(0)", "rank 1 has ended its program"),
 ])
@@ -73,6 +75,64 @@ def test_a_rank_that_is_gone(tmp_path, how: str, told: str) -> None:
     assert (done.returncode == 0) == ("exit(0)" in how)
     if "raise" in how:
         assert "rank 1 failed first, with status 1" in done.stderr and "ValueError: no such data" in done.stderr
+
+
+@pytest.mark.parametrize(("how", "told"), [("os.kill(os.getpid(), 9)", "by signal SIGKILL"), ("os._exit(3)", "with status 3")])
+def test_a_rank_that_dies_before_it_meets_the_others(tmp_path, how: str, told: str) -> None:
+    done = run(tmp_path, f"""
+        import os, torch, torch.distributed as dist
+        if os.environ["RANK"] == "1":
+            {how}
+        try:
+            dist.init_process_group("gloo")
+        except dist.DistBackendError as error:
+            print("ERROR", error, flush=True)
+        """, 3)
+    lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
+    assert len(lines) == 2 and all(f"rank 1 is gone: it died, {told}" in x and "in init_process_group at script.py:6" in x for x in lines), done
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_has_not_met_the_others_is_told_of(tmp_path, late: int) -> None:
+    done = run(tmp_path, f"""
+        import os, time, torch, torch.distributed as dist
+        if os.environ["RANK"] == "{late}":
+            time.sleep(9)
+        dist.init_process_group("gloo")
+        print("through")
+        """)
+    assert done.returncode == 0 and done.stdout.count("through") == 2
+    assert f"rank {1 - late} has waited 5." in done.stderr and ("rank 0 has not come" if late == 0 else "rank 1 never came") in done.stderr
+
+
+def test_the_hub_is_gone(tmp_path) -> None:
+    out = checked(tmp_path, """
+        import os, signal, subprocess, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        dist.barrier()
+        if dist.get_rank() == 0:
+            for pid in subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout.splitlines():
+                if "hub.py" in pid:
+                    os.kill(int(pid.split()[0]), signal.SIGKILL)
+        try:
+            dist.all_reduce(torch.ones(2)) if dist.get_rank() else dist.recv(torch.ones(2), 1)
+        except dist.DistBackendError as error:
+            print("ERROR", error, flush=True)
+        """)
+    assert out.count("hub, a process on rank 0's host, is gone") == 2
+
+
+def test_killed_ranks_leave_no_shared_memory(tmp_path) -> None:
+    """Without an agent that would clear it away."""
+    script = tmp_path / "script.py"
+    script.write_text("import os, torch.distributed as dist\ndist.init_process_group('gloo')\ndist.barrier()\n"
+                      "names = {line.split()[-1] for line in open('/proc/self/maps') if '/dev/shm/' in line and '(deleted)' not in line}\n"
+                      "print('left', names, flush=True)\nos.kill(os.getpid(), 9)\n")
+    port = str(free_port())
+    ranks = [subprocess.Popen([sys.executable, "-m", "flambeau", "run", str(script)], env=environment(RANK=str(r), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                                                                                                     MASTER_PORT=port),
+                              stdout=subprocess.PIPE, text=True) for r in range(2)]
+    assert [p.communicate(timeout=60)[0] for p in ranks] == ["left set()\n"] * 2
 
 
 def test_a_rank_that_does_not_come_is_told_of(tmp_path) -> None:

@@ -7,7 +7,9 @@ MPI's own, bools are bytes.  Messages above 2 GiB go in MPI 4's large counts.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import bfloat16, bool_, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
@@ -34,31 +36,48 @@ def load() -> Any:
 
 
 def begin() -> MPICommunicator:
-    """Begins MPI, unless the program has done so, and gives all its processes as a group."""
+    """Begins MPI, unless the program has done so, and gives all its processes as a group.  It waits for all of them, and lets other Python threads run."""
     MPI = load()
     if not MPI.Is_initialized():
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        given = ctypes.c_int()  # mpi4py's own call keeps the interpreter's lock
+        if _library(MPI).MPI_Init_thread(None, None, MPI.THREAD_MULTIPLE, ctypes.byref(given)):
+            raise RuntimeError("MPI_Init_thread failed")
+        MPI.COMM_WORLD.Set_errhandler(MPI.ERRORS_RETURN)
+        MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_RETURN)
     world = MPI.COMM_WORLD.Dup()
     world.Set_errhandler(MPI.ERRORS_RETURN)
+    _unname()
     return MPICommunicator(MPI, world)
 
 
+def _unname() -> None:
+    """Takes away the names of the shared memory that MPICH has mapped, now that all ranks have: ranks that are killed leave nothing behind."""
+    for path in _mapped("/dev/shm/mpich_shm_"):
+        with contextlib.suppress(OSError):  # another rank did
+            os.unlink(path)
+
+
+def _mapped(begins: str) -> list[str]:
+    """The files mapped into this process whose path begins so."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        found = {"/" + line.rstrip().partition("/")[2] for line in maps}
+    return sorted(path for path in found if path.startswith(begins))
+
+
 def finish() -> None:
-    """Ends MPI, which waits for all processes."""
+    """Ends MPI, which waits for all processes, and lets other Python threads run."""
     MPI = load()
     if MPI.Is_initialized() and not MPI.Is_finalized():
-        MPI.Finalize()
+        _library(MPI).MPI_Finalize()
 
 
 def _library(MPI: Any) -> Any:
     """The MPI library that mpi4py has loaded."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            path = line.rstrip().partition("/")[2]
-            if "/libmpi" in "/" + path and ".so" in path:
-                found = ctypes.CDLL("/" + path)
-                if hasattr(found, "MPI_Op_create"):
-                    return found
+    for path in _mapped("/"):
+        if "/libmpi" in path and ".so" in path:
+            found = ctypes.CDLL(path)
+            if hasattr(found, "MPI_Op_create"):
+                return found
     raise RuntimeError("the MPI library that mpi4py uses was not found in this process")
 
 

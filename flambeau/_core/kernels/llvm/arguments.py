@@ -9,14 +9,33 @@ ten; likewise a plain float.  Where CPython's layout is another than the one kno
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
-KNOWN = (sys.implementation.name == "cpython" and sys.version_info < (3, 15) and object.__basicsize__ == 16 and int.__basicsize__ == 24
-          and float.__basicsize__ == 24 and sys.int_info.bits_per_digit == 30 and sys.int_info.sizeof_digit == 4 and sys.byteorder == "little")
 # what stands for "two digits, positive" between an int's type and its digits
 TWO = 2 << 3 if sys.version_info >= (3, 12) else 2
 
+
+def _seen() -> bool:
+    """Whether objects lie in memory as the machine code reads them, by looking at some."""
+    if not (sys.implementation.name == "cpython" and sys.byteorder == "little" and object.__basicsize__ == 16 and sys.int_info.bits_per_digit == 30
+            and sys.int_info.sizeof_digit == 4):
+        return False  # a free-threaded build counts references elsewhere, behind longer heads
+
+    def words(o: object, at: int, count: int = 1) -> list[int]:
+        return (ctypes.c_int64 * count).from_address(id(o) + at)[:]
+    whole, number, cut, pair = 5 | 7 << 30, 2.5, slice(number_of := 10 ** 6, None, 3), (None, number_of)
+    items = [None, number_of, None]
+    items.pop()
+    return (words(whole, 8, 3) == [id(int), TWO, 5 | 7 << 32] and words(-whole, 16) != [TWO] and words(number, 8, 2) == [id(float), 0x4004000000000000]
+            and words(cut, 16, 3) == [id(number_of), id(None), id(cut.step)]
+            and words(pair, 16) == [2] and words(pair, tuple.__basicsize__, 2) == [id(None), id(number_of)]
+            and words(items, 16) == [2] and (ctypes.c_int64 * 2).from_address(words(items, 24)[0])[:] == [id(None), id(number_of)]
+            and ctypes.string_at(id(b"head") + DATA, 5) == b"head\0")
+
+
 DATA = bytes.__basicsize__ - 1  # where a bytes object's bytes begin, which a builtin's header is
+KNOWN = sys.version_info < (3, 15) and _seen()  # later ones may change what may be done to a list where it lies
 # by the names that `translate` is told; None became immortal in Python 3.12, before, each reference is counted
 LAYOUT = {"DATA": DATA, "TWO": TWO, "KNOWN": int(KNOWN), "COUNTED": int(sys.version_info < (3, 12))}
 
