@@ -18,6 +18,8 @@
 #   make accuracy  errors of functions in float32 and float64 beside PyTorch's, against mpmath, near zeros and edges too; ACCURACY="--only lgamma --all"
 #   make mutants  one operator or constant changed at random, the module's mirrored tests alone, for half an hour: which live; MUTANTS="--count 20 --seed 3"
 #   make races    forks, capsules and exits beside threads, 300 rounds at moments that are drawn: hangs and crashes; RACES="--rounds 5000 --seed 7"
+#   make failures  1,000 failures planted in jobs of several processes: each must be told by name, in time; FAILURES="--rounds 50 --seed 7"
+#   make test-slurm  ranks started by Slurm, which runs on this machine meanwhile; needs root and Debian's Slurm, skipped where there is none
 #   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
 #   make test-guard  the tests of operations and modules in such memory
 #   make bench    how fast, against PyTorch in the same run
@@ -58,7 +60,7 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes dist-check fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -168,6 +170,13 @@ fuzz: .venv-parity/.made
 RACES ?=
 races: .venv/.dev
 	$(BIN)/python tools/races.py $(RACES)
+
+test-slurm: .venv/.dev
+	@sh tools/slurm.sh $(CURDIR)/$(BIN)/python
+
+FAILURES ?=
+failures: .venv/.dev
+	$(BIN)/python tools/failures.py $(FAILURES)
 
 MUTANTS ?=
 mutants: .venv/.dev
