@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_another_layout_is_not_known(monkeypatch: pytest.MonkeyPatch, change: st
             return getattr(sys, name)
     monkeypatch.setattr(arguments, "sys", Other())
     if change == "object_size":
-        monkeypatch.setattr(arguments, "object", type("object", (), {"__basicsize__": 32}), raising=False)
+        monkeypatch.setattr(arguments, "object", SimpleNamespace(__basicsize__=32), raising=False)
     assert not arguments._seen()
 
 
