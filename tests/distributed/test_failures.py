@@ -111,7 +111,7 @@ def test_the_hub_is_gone(tmp_path) -> None:
         dist.init_process_group("gloo")
         dist.barrier()
         if dist.get_rank() == 0:
-            for pid in subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout.splitlines():
+            for pid in subprocess.run(["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True).stdout.splitlines():
                 if "hub.py" in pid:
                     os.kill(int(pid.split()[0]), signal.SIGKILL)
         try:
