@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..nn.utils.stateless import functional_call
+from ..nn.utils.stateless import _functional_call
 from .derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .mapping import vmap
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
+
+
+def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Any = None, *, tie_weights: bool = True,
+                    strict: bool = False) -> Any:
+    """``module(*args, **kwargs)`` with the named tensors in the place of its parameters and buffers.
+
+    Args:
+        parameter_and_buffer_dicts: a dict from dotted names to tensors, or a tuple or list of such dicts, which share no name.
+        args: the arguments, a tuple or a single one.
+        tie_weights: give a value to every name that shares one parameter.
+        strict: raise RuntimeError unless exactly the module's names are given.
+
+    The module is as before afterwards, and what the call assigns to its names is in the dict, where one is given.  Raises ValueError for what
+    is no dict, for a name in two dicts, and for different values of tied names.
+    """
+    parts = parameter_and_buffer_dicts if isinstance(parameter_and_buffer_dicts, (tuple, list)) else (parameter_and_buffer_dicts,)
+    if not all(isinstance(part, dict) for part in parts):
+        raise ValueError(f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {[type(part) for part in parts]}")
+    given: dict[str, Any] = parts[0] if len(parts) == 1 else {}  # a single one is told what the call assigns
+    for part in parts if len(parts) != 1 else ():
+        twice = sorted(given.keys() & part.keys())
+        if twice:
+            raise ValueError(f"{twice} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given.update(part)
+    return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -276,34 +276,34 @@ class _LazyConvTranspose(_LazyConv):
 class LazyConv1d(_LazyConv, Conv1d):
     """A `Conv1d` that learns `in_channels` from its first input."""
 
-    becomes = Conv1d
+    cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
     """A `Conv2d` that learns `in_channels` from its first input."""
 
-    becomes = Conv2d
+    cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
     """A `Conv3d` that learns `in_channels` from its first input."""
 
-    becomes = Conv3d
+    cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """A `ConvTranspose1d` that learns `in_channels` from its first input."""
 
-    becomes = ConvTranspose1d
+    cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """A `ConvTranspose2d` that learns `in_channels` from its first input."""
 
-    becomes = ConvTranspose2d
+    cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """A `ConvTranspose3d` that learns `in_channels` from its first input."""
 
-    becomes = ConvTranspose3d
+    cls_to_become = ConvTranspose3d

@@ -132,11 +132,11 @@ class DistributedDataParallel(Module):
                 self.reducer.arm(self.require_backward_grad_sync)
         if self._param_dtype is None:
             return self.module(*inputs, **kwargs)
-        from .utils.stateless import functional_call
+        from .utils.stateless import _functional_call
         narrow = partial(cast, d=self._param_dtype)
         # the cast is on the tape: gradients come back in the parameters' own type
         used = {n: p.to(self._param_dtype) for n, p in self._cast}
-        return functional_call(self.module, used, of_tensors(inputs, narrow), of_tensors(kwargs, narrow))
+        return _functional_call(self.module, used, of_tensors(inputs, narrow), of_tensors(kwargs, narrow))
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:

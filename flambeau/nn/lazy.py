@@ -11,9 +11,9 @@ from .parameter import is_lazy
 
 class LazyModule(Module):
     """Stands before a layer's class in a lazy variant's bases. The first call asks `initialize_parameters` for the
-    sizes, draws the values and turns the module into its `becomes` class for good."""
+    sizes, draws the values and turns the module into its `cls_to_become` for good; without one it stays of its class."""
 
-    becomes: type[Module]
+    cls_to_become: type[Module] | None = None
 
     def has_uninitialized_params(self) -> bool:
         """Whether the sizes are still unknown."""
@@ -34,14 +34,18 @@ class LazyModule(Module):
                         value.materialize(shape)
                         fresh = True
         if fresh:
-            self.__class__ = self.becomes  # type: ignore[assignment]
+            self._become()
             self.reset_parameters()
+
+    def _become(self) -> None:
+        if self.cls_to_become is not None:
+            self.__class__ = self.cls_to_become  # type: ignore[assignment]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.has_uninitialized_params():
             self.initialize_parameters(*args, **kwargs)
         if isinstance(self, LazyModule):
-            self.__class__ = self.becomes  # type: ignore[assignment]
+            self._become()
         return Module.__call__(self, *args, **kwargs)
 
 

@@ -104,7 +104,7 @@ class Bilinear(Module):
 class LazyLinear(LazyModule, Linear):
     """A `Linear` that learns `in_features` from its first input."""
 
-    becomes = Linear
+    cls_to_become = Linear
 
     def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(0, 0, False)

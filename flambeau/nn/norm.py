@@ -213,19 +213,19 @@ class _LazyNorm(LazyModule, _NormBase):
 class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """A `BatchNorm1d` that learns `num_features` from its first input."""
 
-    becomes = BatchNorm1d
+    cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """A `BatchNorm2d` that learns `num_features` from its first input."""
 
-    becomes = BatchNorm2d
+    cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """A `BatchNorm3d` that learns `num_features` from its first input."""
 
-    becomes = BatchNorm3d
+    cls_to_become = BatchNorm3d
 
 
 class _InstanceNorm(_NormBase):
@@ -276,7 +276,7 @@ class InstanceNorm3d(_InstanceNorm):
 class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
     """An `InstanceNorm1d` that learns `num_features` from its first input."""
 
-    becomes = InstanceNorm1d
+    cls_to_become = InstanceNorm1d
 
     def _channel_dim(self, input: Any) -> int:
         return int(input.dim()) - 2
@@ -285,7 +285,7 @@ class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
 class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
     """An `InstanceNorm2d` that learns `num_features` from its first input."""
 
-    becomes = InstanceNorm2d
+    cls_to_become = InstanceNorm2d
 
     def _channel_dim(self, input: Any) -> int:
         return int(input.dim()) - 3
@@ -294,7 +294,7 @@ class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
 class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
     """An `InstanceNorm3d` that learns `num_features` from its first input."""
 
-    becomes = InstanceNorm3d
+    cls_to_become = InstanceNorm3d
 
     def _channel_dim(self, input: Any) -> int:
         return int(input.dim()) - 4

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from types import MethodWrapperType
 from typing import TYPE_CHECKING, Any
 
-from .._core import hooks, ops
+from .._core import dtypes, hooks, ops
 from .._core.engine.operation import KNOWN
 from .._core.runtime import provenance
 from .._core.tensor import Tensor, _new
@@ -83,16 +85,32 @@ class Buffer(Tensor):
         pass
 
 
+@functools.cache
+def _without_values() -> frozenset[Any]:
+    """The methods that tensors without a shape yet have: what tells of them, and casts and moves."""
+    names = ("size", "is_complex", "is_floating_point", "get_device", "__hash__", "copy_", "to", "cuda", "cpu", "char", *dtypes.ALIASES)
+    return frozenset(getattr(Tensor, name) for name in names if hasattr(Tensor, name))
+
+
 class UninitializedTensorMixin:
     """What parameters and buffers have whose shape is not known yet: `materialize` gives it, upon which they are of the class `cls_to_become`."""
 
     __slots__ = ()
     cls_to_become: type[Tensor] = Tensor
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Attributes and what moves or casts it are answered as ever.  Raises ValueError for all else, as there is nothing to compute with yet."""
+        if func not in _without_values() and not isinstance(func, MethodWrapperType):
+            raise ValueError(f"Attempted to use an uninitialized parameter in {func}. It is of a lazy module, or was made as `UninitializedParameter`: "
+                             "call the module once, which gives it its shape, or `materialize`")
+        return disabled_torch_function_impl(func, types, args, kwargs)
+
     def materialize(self: Any, shape: Any, device: Any = None, dtype: Dtype | None = None) -> None:
         """Gives it uninitialised memory of `shape`; it is an ordinary parameter or tensor from then on."""
-        self.data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        data = ops.empty(shape, device=device or self.device, dtype=dtype or self.dtype)
         self.__class__ = self.cls_to_become
+        self.data = data
 
     @property
     def shape(self) -> Any:
@@ -106,30 +124,30 @@ class UninitializedTensorMixin:
         raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling "
                            "`module.share_memory()`.")
 
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        known = memo.get(id(self))
+        if known is None:
+            make, given = self.__reduce_ex__(2)
+            known = memo[id(self)] = make(*given)
+        return known
+
+    def __reduce_ex__(self: Any, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, self.device, self.dtype)
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet: the first call of its lazy module gives it one by `materialize`."""
 
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> Any:
-        made: Any = on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
-        return made
+        return _without_shape(cls, requires_grad, device, dtype)
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Dtype | None = None) -> None:
         pass
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        known = memo.get(id(self))
-        if known is None:
-            known = memo[id(self)] = type(self)(self.requires_grad, self.device, self.dtype)
-        return known
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return UninitializedParameter, (self.requires_grad, self.device, self.dtype)
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
@@ -139,13 +157,24 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):
 
     def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Dtype | None = None,
                 persistent: bool = True) -> Any:
-        made: Any = on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
+        made = _without_shape(cls, requires_grad, device, dtype)
         made.persistent = persistent
         return made
 
     def __init__(self, requires_grad: bool = False, device: Any = None, dtype: Dtype | None = None,
                  persistent: bool = True) -> None:
         pass
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        make, given = super().__reduce_ex__(protocol)
+        return make, (*given, self.persistent)
+
+
+def _without_shape(cls: Any, requires_grad: bool, device: Any, dtype: Any) -> Any:
+    hooks.adopt(cls)  # from now on its `__torch_function__` is asked; not before, as that loads what few programs need
+    from ..interop.overriding import DisableTorchFunctionSubclass
+    with DisableTorchFunctionSubclass():
+        return on_storage(cls, ops.empty(0, device=device, dtype=dtype), requires_grad)
 
 
 def is_lazy(value: Any) -> bool:

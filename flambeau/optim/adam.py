@@ -129,7 +129,7 @@ class Adam(_Moments):
     """m and v are running means of g and g²; p = p - lr m̂ / (√v̂ + eps), m̂ and v̂ corrected for their start at zero.
 
     `weight_decay` is added to the gradient, or with `decoupled_weight_decay` taken off the parameter; `amsgrad` uses
-    the largest v so far. `foreach`, `capturable`, `differentiable` and `fused` are accepted: every step is fused.
+    the largest v so far. `foreach`, `capturable` and `fused` are accepted: every step is fused.
     """
 
     renews = True

@@ -83,7 +83,7 @@ class LBFGS(Optimizer):
                 d = self._direction(grad, ys, ss, ro, scale)
             before = grad.clone()
             loss_before = loss
-            t = min(1.0, 1.0 / float(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            t = lr / max(1.0, float(grad.abs().sum())) if state["n_iter"] == 1 else lr
             slope = float(grad.dot(d))
             if slope > -g0["tolerance_change"]:
                 break

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict, defaultdict
+from contextvars import ContextVar
 from copy import deepcopy
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -202,7 +203,7 @@ class Optimizer:
         for p in params:
             if not isinstance(p, Tensor):
                 raise TypeError("optimizer can only optimize Tensors, but one of the params is " + type(p).__name__)
-            if not p.is_leaf and p.requires_grad:
+            if not (p.is_leaf or p.retains_grad or self.defaults.get("differentiable")):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -351,33 +352,42 @@ class FormulaOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        states = self.state
-        update = self._update
         if capture.active and not self.renews:
             capture.unrepeatable(f"{type(self).__name__} works its numbers out in Python at each step")
         for group in self.param_groups:
-            memo: dict[Any, Any] = {}
-            for p in group["params"]:
-                node = p.node
-                # a leaf's gradient lies on its node; the attribute is for the other cases
-                grad = node[1] if node is not None and node[0] == 0 else p.grad
-                if grad is not None:
-                    state = states.get(p)
-                    if type(grad) is not Tensor and (isinstance(grad, Sparse) or hasattr(grad, "to_local")):
-                        state = {} if state is None else state
-                        (self._update_rows if isinstance(grad, Sparse) else self._update_piece)(group, p, grad, state, memo)
-                        if state:
-                            states[p] = state
-                    elif state is None:
-                        state = {}
-                        update(group, p, grad, state, memo)
-                        if state:  # plain SGD has none
-                            states[p] = state
-                    else:
-                        update(group, p, grad, state, memo)
-            for updates in memo.pop(Updates, ()):
-                updates.run()
+            if group.get("differentiable"):
+                token = _recording.set(True)
+                try:
+                    self._update_group(group)
+                finally:
+                    _recording.reset(token)
+            else:
+                self._update_group(group)
         return loss
+
+    def _update_group(self, group: dict[str, Any]) -> None:
+        states, update = self.state, self._update
+        memo: dict[Any, Any] = {}
+        for p in group["params"]:
+            node = p.node
+            # a leaf's gradient lies on its node; the attribute is for the other cases
+            grad = node[1] if node is not None and node[0] == 0 else p.grad
+            if grad is not None:
+                state = states.get(p)
+                if type(grad) is not Tensor and (isinstance(grad, Sparse) or hasattr(grad, "to_local")):
+                    state = {} if state is None else state
+                    (self._update_rows if isinstance(grad, Sparse) else self._update_piece)(group, p, grad, state, memo)
+                    if state:
+                        states[p] = state
+                elif state is None:
+                    state = {}
+                    update(group, p, grad, state, memo)
+                    if state:  # plain SGD has none
+                        states[p] = state
+                else:
+                    update(group, p, grad, state, memo)
+        for updates in memo.pop(Updates, ()):
+            updates.run()
 
     def _reads(self, run: Any, closure: Any = None) -> str | None:
         """Tells a run of `compile` what a step depends on. Returns why it cannot be known."""
@@ -459,6 +469,19 @@ def elsewhere(p: Tensor, state: dict[str, Any]) -> NoReturn:
                        "steps, or load the optimizer's own state_dict() again, which puts the state where the parameters are")
 
 
+_recording: ContextVar[bool] = ContextVar("differentiable", default=False)  # whether the group that is updated is differentiable
+
+
+def recorded(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: tuple[float, ...], consts: tuple[tuple[str, Any], ...]) -> None:
+    """`write` of a group with ``differentiable=True``: a step of the tape, so that what comes of the parameter has gradients for all that the step read."""
+    def real(x: Any) -> Any:
+        return ops.view_as_real(x) if x.is_complex() else x
+    # copies, as what the formula saves of them is written to
+    made = formula((*(real(o.clone()) for o in outs), real(grad)), numbers, consts)
+    for o, value in zip(outs, made if isinstance(made, tuple) else (made,), strict=True):
+        o.copy_(ops.view_as_complex(value) if o.is_complex() else value)
+
+
 # Launches by formula, flags and layouts, so that a step of a small model is little more than its kernels; void when
 # layouts are forgotten, and when devices or dispatch's observers change.
 _launches: dict[Any, Callable[..., Any]] = caches.cache(globals(), "_launches")
@@ -466,8 +489,11 @@ _launches: dict[Any, Callable[..., Any]] = caches.cache(globals(), "_launches")
 
 def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: tuple[float, ...],
           consts: tuple[tuple[str, Any], ...] = ()) -> None:
-    """Runs ``outs = formula(*outs, grad, *numbers)`` in place as one kernel, outside the tape; complex numbers are
+    """Runs ``outs = formula(*outs, grad, *numbers)`` in place as one kernel, outside the tape but for differentiable groups; complex numbers are
     updated as pairs of real ones."""
+    if _recording.get():
+        recorded(formula, outs, grad, numbers, consts)
+        return
     key = (formula, consts, grad.meta, *[o.meta for o in outs])
     launch = _launches.get(key)
     if launch is not None and grad.store is not outs[0].store:
@@ -516,7 +542,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if grad.meta.numel <= foreach.MOST or grad.meta.device.type != "cpu":
+        if (grad.meta.numel <= foreach.MOST and not _recording.get()) or grad.meta.device.type != "cpu":
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)

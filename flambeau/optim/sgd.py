@@ -43,7 +43,7 @@ def _numbers(group: dict[str, Any], first: bool | None) -> tuple[tuple[float, ..
 class SGD(FormulaOptimizer):
     """b = momentum b + (1 - dampening) g, p = p - lr b, g the gradient plus weight_decay p; the first b is g.
 
-    `nesterov` steps by g + momentum b. `foreach`, `fused` and `differentiable` are accepted: every step is fused.
+    `nesterov` steps by g + momentum b. `foreach` and `fused` are accepted: every step is fused.
     """
 
     renews = True

@@ -158,3 +158,36 @@ def test_an_ensemble() -> None:
         np.testing.assert_allclose(out[i].detach().numpy(), m(x).detach().numpy(), rtol=1e-6)
     with pytest.raises(RuntimeError, match="same class"):
         func.stack_module_state([nn.Linear(1, 1), nn.ReLU()])
+
+
+def test_what_a_call_with_other_parameters_may_name_and_change() -> None:
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+            self.plain, self.nothing = torch.ones(1), None
+
+        def forward(self, x):
+            self.count = self.count + 1
+            return x * self.plain + self.count + (0 if self.nothing is None else self.nothing)
+
+    m, two = Counting(), torch.full((1,), 2.0)
+    given = {"count": two, "plain": torch.zeros(1), "nothing": torch.full((1,), 10.0)}
+    assert func.functional_call(m, given, torch.ones(1)).item() == 13
+    assert given["count"].item() == 3 and two.item() == 2 and m.count.item() == 0 and m.plain.item() == 1 and m.nothing is None
+    assert func.functional_call(m, {"more": two}, torch.ones(1)).item() == 2 and not hasattr(m, "more")
+    assert m.count.item() == 1  # which was not given
+    with pytest.raises(RuntimeError, match=r"Unexpected key\(s\): 'more'.\n\tMissing key\(s\): 'count'."):
+        func.functional_call(m, {"more": two}, torch.ones(1), strict=True)
+    with pytest.raises(TypeError, match="is not an instance of torch.Tensor"):
+        func.functional_call(m, {"count": 3}, torch.ones(1))
+    assert m.count.item() == 1
+    linear = nn.Linear(1, 1)
+    linear.own = linear  # a module within itself
+    assert func.functional_call(linear, {"own.weight": two[None], "bias": None}, torch.ones(1), tie_weights=False).item() == 2
+
+
+def test_the_old_name_of_functional_call_warns() -> None:
+    from flambeau.nn.utils import stateless
+    with pytest.warns(FutureWarning, match="deprecated"):
+        assert stateless.functional_call(nn.Linear(1, 1, bias=False), {"weight": torch.ones(1, 1)}, torch.ones(1)).item() == 1

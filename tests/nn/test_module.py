@@ -356,6 +356,28 @@ def test_lazy_layers_learn_their_sizes():
             assert repr(made) == plain
 
 
+def test_a_lazy_module_of_ones_own():
+    class Doubled(nn.modules.lazy.LazyModuleMixin, nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.UninitializedParameter()
+
+        def initialize_parameters(self, x):
+            self.weight.materialize(x.shape)
+
+        def reset_parameters(self):
+            pass
+
+        def forward(self, x):
+            return x * 2
+
+    net = Doubled()
+    net.register_forward_pre_hook(lambda module, inputs: inputs[0] + 1)
+    assert net(flambeau.zeros(2)).tolist() == [2, 2] and type(net) is Doubled and net.weight.shape == (2,)
+    Doubled.cls_to_become = nn.Identity
+    assert type(net) is Doubled and net(flambeau.ones(2)).tolist() == [2, 2] and type(net) is nn.Identity
+
+
 def test_parameter_is_a_tensor_on_its_datas_storage():
     data = flambeau.zeros(3)
     p = nn.Parameter(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 
@@ -33,3 +34,15 @@ def test_a_module_accepts_being_compiled() -> None:
     before = net(torch.ones(1, 2))
     net.compile(mode="reduce-overhead")
     assert torch.equal(net(torch.ones(1, 2)), before)
+
+
+@pytest.mark.parametrize("kind", [UninitializedParameter, UninitializedBuffer])
+def test_there_is_nothing_to_compute_with_yet(kind) -> None:
+    x = kind()
+    for ask in (lambda: x + 1, lambda: 1 + x, lambda: torch.empty_like(x), lambda: torch.cat([x]), lambda: x.clone(), lambda: x.numel(), lambda: x[0]):
+        with pytest.raises(ValueError, match="uninitialized parameter"):
+            ask()
+    assert x.dtype is torch.float32 and x.grad is None and x.is_leaf and not x.is_complex() and x.is_floating_point() and x.size() == (0,)
+    assert is_lazy(pickle.loads(pickle.dumps(x))) and is_lazy(copy.deepcopy(x))
+    x.materialize((2,))
+    assert (x.detach().fill_(1) + 1).tolist() == [2, 2] and x.meta.plain

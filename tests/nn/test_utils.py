@@ -113,3 +113,29 @@ def test_packed_sequences_are_cast_by_name(name, dtype):
     cast = getattr(packed, name)()
     assert type(cast) is PackedSequence and cast.data.dtype is getattr(flambeau, dtype)
     assert cast.data.tolist() == [1, 4, 2, 3] and cast.batch_sizes.tolist() == [2, 1, 1]
+
+
+def test_a_pruning_that_fails_leaves_the_module_as_it_was() -> None:
+    from flambeau.nn.utils import prune
+
+    class Failing(prune.L1Unstructured):
+        def compute_mask(self, t, default_mask):
+            raise ValueError("no mask")
+
+    m = nn.Linear(3, 2)
+    for pruned in (False, True):
+        if pruned:
+            prune.l1_unstructured(m, "weight", 1)
+        before = (list(m.state_dict()), list(m._forward_pre_hooks.values()))
+        with pytest.raises(ValueError, match="no mask"):
+            Failing.apply(m, "weight", amount=1)
+        assert (list(m.state_dict()), list(m._forward_pre_hooks.values())) == before
+    assert prune._compute_nparams_toprune(0.4, 17) == 7 and prune._compute_nparams_toprune(3, 17) == 3
+    with pytest.raises(ValueError, match="amount=20 should be smaller"):
+        prune._validate_pruning_amount(20, 19)
+
+
+def test_normalised_weights_need_a_shape() -> None:
+    for normalise in (nn.utils.weight_norm, nn.utils.spectral_norm):
+        with pytest.raises(ValueError, match="can't have uninitialized parameters"):
+            normalise(nn.LazyLinear(3))

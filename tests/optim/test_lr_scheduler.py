@@ -107,3 +107,22 @@ def test_wrong_kinds():
     with pytest.raises(ValueError, match="number of schedulers provided to be one more"):
         o = _optimizer()
         schedules.SequentialLR(o, [schedules.ConstantLR(o)], [1])
+
+
+def test_what_a_schedule_says_of_how_it_is_used():
+    import warnings
+    optimizer = _optimizer()
+    optimizer.step()
+    for scheduler in (schedules.StepLR(optimizer, 2), schedules.ReduceLROnPlateau(optimizer)):
+        first = (1.0,) if isinstance(scheduler, schedules.ReduceLROnPlateau) else ()
+        with pytest.warns(UserWarning) as said:
+            scheduler.step(*first, 3)
+        assert [str(w.message) for w in said] == [schedules.EPOCH_DEPRECATION_WARNING] and scheduler.last_epoch == 3
+    both = schedules.SequentialLR(optimizer, [schedules.ConstantLR(optimizer), schedules.ExponentialLR(optimizer, 0.9)], [2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            both.step()
+    late = schedules.StepLR(_optimizer(), 2)
+    with pytest.warns(UserWarning, match="how-to-adjust-learning-rate"):
+        late.step()

@@ -240,3 +240,54 @@ def test_state_on_another_device_than_its_parameter_is_refused(name, queue):
         optimizer.step()
         assert layer.weight.tolist() != before
         assert all(v.device.type == "cuda" for v in optimizer.state[layer.weight].values() if isinstance(v, flambeau.Tensor) and v.ndim)
+
+
+@pytest.mark.parametrize("make,state", [
+    (lambda p, **k: optim.SGD(p, 0.9, momentum=0.5, **k), {"momentum_buffer"}),
+    (lambda p, **k: optim.SGD(p, 0.9, **k), set()),
+    (lambda p, **k: optim.Adam(p, 0.9, amsgrad=True, **k), {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}),
+    (lambda p, **k: optim.RMSprop(p, 0.9, momentum=0.5, centered=True, **k), {"square_avg", "momentum_buffer", "grad_avg"}),
+    (lambda p, **k: optim.Adadelta(p, 0.9, **k), {"square_avg", "acc_delta"}),
+    (lambda p, **k: optim.Adagrad(p, 0.9, **k), {"sum"}),
+    (lambda p, **k: optim.Adamax(p, 0.9, **k), {"step", "exp_avg", "exp_inf"}),
+    (lambda p, **k: optim.NAdam(p, 0.9, **k), {"step", "exp_avg", "exp_avg_sq", "mu_product"}),
+    (lambda p, **k: optim.ASGD(p, 0.9, **k), {"ax"}),
+])
+def test_a_differentiable_step_is_a_step_of_the_tape(make, state):
+    names = sorted(state - {"step", "mu_product"})
+
+    def stepped(p, grad, *held):
+        p = p.clone()
+        p.grad = grad
+        opt = make([p], differentiable=True)
+        numbers = {"step": 3.0, "mu_product": 0.8, "eta": 0.9, "mu": 0.5}
+        opt.state[p].update({**dict(zip(names, (h.clone() for h in held), strict=True)), **numbers})
+        opt.step()
+        return (p, *(opt.state[p][n] for n in names))
+
+    flambeau.manual_seed(0)
+    given = [flambeau.rand(5, dtype=flambeau.float64).mul(0.1).add(0.5).requires_grad_() for _ in range(2 + len(names))]
+    assert flambeau.autograd.gradcheck(stepped, given)
+    with flambeau.no_grad():
+        p = given[0].detach().clone()
+        p.grad = given[1].detach()
+        plain = make([p])
+        plain.step()
+    q = given[0].clone()  # no leaf
+    q.grad = given[1].detach()
+    make([q], differentiable=True).step()
+    assert flambeau.equal(p, q.detach()) and q.grad_fn is not None
+
+
+def test_a_parameter_is_a_leaf_or_retains_its_gradient():
+    x = flambeau.ones(2, requires_grad=True) * 1
+    with pytest.raises(ValueError, match="can't optimize a non-leaf Tensor"):
+        optim.SGD([x])
+    x.retain_grad()
+    optim.SGD([x])
+
+
+def test_lbfgs_stays_where_nothing_slopes():
+    p = nn.Parameter(flambeau.ones(2))
+    loss = optim.LBFGS([p], tolerance_grad=-1.0).step(lambda: flambeau.tensor(3.0))
+    assert float(loss) == 3.0 and p.tolist() == [1, 1]

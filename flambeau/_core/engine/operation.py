@@ -300,9 +300,11 @@ class Operation:
         """A call with `out=`."""
         assert self.out is not None
         s = self._signature()
+        named = dict(zip(s.names(), values, strict=False))
         if "device" in s.keyword:
-            named = dict(zip(s.names(), values, strict=False))
             fits(out, named.get("dtype"), named["device"], named.get("layout"))
+        elif named.get("dtype") is not None and isinstance(out, Tensor) and (d := dtypes.settled(named["dtype"])) is not out.meta.dtype:
+            raise RuntimeError(f"{self.name}(): Expected out tensor to have dtype {d.name}, which was asked for, but got {out.meta.dtype.name} instead")
         if any_lazy((out, *values)):
             return layouts[Lazy](self, values, out)
         args, kwargs = s.as_written(values)

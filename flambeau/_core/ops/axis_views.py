@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from .. import layout
@@ -109,7 +110,7 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
         return split_with_sizes(tensor, split_size_or_sections, dim)
     if not tensor.meta.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    out = _equal_parts(tensor, int(split_size_or_sections), dim)
+    out = _equal_parts(tensor, index(split_size_or_sections), dim)
     return _several(tensor, layout.wrap_dim(dim, len(tensor.meta.shape)), out, "SplitBackward0")
 
 
@@ -134,7 +135,7 @@ def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
 @op(batch="along 0", tangent="linear")
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) -> tuple[Tensor, ...]:  # noqa: A002
     """At most `chunks` views of equal size (the last may be smaller)."""
-    dim = dim if axis is None else axis
+    dim, chunks = dim if axis is None else axis, index(chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     if not input.meta.shape:

@@ -779,7 +779,11 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 # ------------------------------------------------------------------------------------------------------------------ masks
 @op(batch="reads")
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:  # noqa: A002
-    """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values."""
+    """The positions of the elements that are not 0, (count, ndim) int64, or one vector an axis.  The host waits for the values.
+
+    Raises RuntimeError for `out` beside `as_tuple`."""
+    if as_tuple and out is not None:
+        raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
     if not input.meta.shape:
         if as_tuple:
             return nonzero(input.unsqueeze(0), as_tuple=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from operator import index
 from typing import Any
 
 from .. import layout
@@ -38,7 +39,7 @@ def _triangle(name: str, keep: Any) -> None:
             inside = keep(E.coord(-1) - E.coord(-2), E.scalar(0, int64))
             program = _programs[name, m.dtype] = Map((E.where(inside, E.input(0, m.dtype), E.const(0, m.dtype)),), (m.dtype,), (int64,))
         if m.numel:
-            launch.run(program, tuple(m.shape), [out], [t], numbers=(int(diagonal),), name=name)
+            launch.run(program, tuple(m.shape), [out], [t], numbers=(index(diagonal),), name=name)
 
     def function(input: Tensor, diagonal: int = 0) -> Tensor:  # noqa: A002
         m = input.meta
@@ -173,12 +174,14 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
 @op(tangent="linear", batch="order")
 def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
-    """A copy with axes reversed."""
+    """A copy with axes reversed.  Raises TypeError where no list of axes is given, RuntimeError for an axis that is given twice."""
     dims = given_dims if dims is None else (dims,)
+    if not dims:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
-    axes = tuple(layout.wrap_dim(d, len(input.meta.shape)) for d in given)
+    axes = tuple([layout.wrap_dim(d, len(input.meta.shape)) for d in given])
     if len(set(axes)) != len(axes):
-        raise RuntimeError(f"dim {axes[0]} appears multiple times in the list of dims")
+        raise RuntimeError(f"dim {next(a for i, a in enumerate(axes) if a in axes[:i])} appears multiple times in the list of dims")
     m = input.meta
     if not m.shape:
         return input.clone()

@@ -218,21 +218,22 @@ def _prod_back(node: Any, g: Tensor) -> Any:
     """The gradient of element i is the product of the others: exclusive products from both sides, exact with zeros."""
     info, (x,), (version,), _, _ = node[tape.SAVED]
     axes, keepdim, result = info.facts
-    x = to_dtype(saved_tensor(x, version, node), result)
+    x = saved_tensor(x, version, node)
+    own, x = x.meta.dtype, to_dtype(x, result)
     if not x.meta.shape:
-        return (g,)
+        return (to_dtype(g, own),)
     order = [i for i in range(len(x.meta.shape)) if i not in axes] + list(axes)
     kept = len(order) - len(axes)
     flat = x.permute(order).reshape(*[x.meta.shape[i] for i in order[:kept]], -1)
     n = flat.meta.shape[-1]
     if n == 0:
-        return (x * 0,)
+        return (to_dtype(x * 0, own),)
     one = flat.narrow(-1, 0, 1) * 0 + 1
     left = _joined([one, flat.narrow(-1, 0, n - 1)]).cumprod(-1)
     right = _joined([flat.narrow(-1, 1, n - 1), one]).flip(-1).cumprod(-1).flip(-1)
     others = (left * right).conj_physical()
     full = others.reshape([x.meta.shape[i] for i in order]).permute(sorted(range(len(order)), key=order.__getitem__))
-    return (spread(g, x.meta.shape, axes, keepdim) * full,)
+    return (to_dtype(spread(g, x.meta.shape, axes, keepdim) * full, own),)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

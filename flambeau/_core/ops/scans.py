@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import layout
@@ -177,6 +178,9 @@ def _by_doubling(x: Tensor, axis: int) -> Tensor:
     from .concat import cat
     n = x.meta.shape[axis] if x.meta.shape else 1
     reach = 1
+    # the logarithm of 0 has no phase, and half a NaN is one
+    unknown = x.isnan()
+    x = x.masked_fill((x.real == -math.inf) & ~unknown, complex(-math.inf, 0)).masked_fill(unknown, complex(math.nan, math.nan))
     out = x.clone() if n < 2 else x
     while reach < n:
         out = cat([out.narrow(axis, 0, reach), LOGADDEXP((out.narrow(axis, reach, n - reach), out.narrow(axis, 0, n - reach)))], axis)

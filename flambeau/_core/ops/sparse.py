@@ -667,6 +667,19 @@ def _only_for(name: str, layout: str) -> Any:
     return method
 
 
+def _no_axes(self: Any) -> int:
+    """How many axes have indices: of a strided tensor none."""
+    return 0
+
+
+def _all_axes(self: Any) -> int:
+    """How many axes the values have: of a strided tensor all."""
+    return len(self.meta.shape)
+
+
+_no_axes.__name__, _all_axes.__name__ = "sparse_dim", "dense_dim"
+
+
 def _converter(name: str, d: Any) -> Any:
     def method(self: Any) -> Any:
         return self.to(d)
@@ -681,8 +694,10 @@ for _name, _d in {"double": dtypes.float64, "float": dtypes.float32, "half": dty
 for _f in (to_sparse, to_sparse_csr, to_dense, sparse_mask):
     setattr(Tensor, _f.__name__, _f)
 Tensor.to_sparse_coo = to_sparse  # type: ignore[method-assign]
-for _name in ("indices", "values", "coalesce", "is_coalesced", "sparse_dim", "dense_dim", "_nnz", "_indices", "_values"):
+for _name in ("indices", "values", "coalesce", "is_coalesced", "_nnz", "_indices", "_values"):
     setattr(Tensor, _name, _only_for(_name, "coordinate"))
+setattr(Tensor, "sparse_dim", _no_axes)  # noqa: B010 (typed by the stubs)
+setattr(Tensor, "dense_dim", _all_axes)  # noqa: B010
 for _name in ("crow_indices", "col_indices"):
     setattr(Tensor, _name, _only_for(_name, "row compressed"))
 __all__ = ["Coo", "Csr", "Sparse", "Unsupported", "make", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor"]

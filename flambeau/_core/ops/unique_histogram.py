@@ -293,6 +293,15 @@ def _edges(name: str, bins: Any, x: Tensor, limits: tuple[Any, Any] | None) -> t
     """The edges of one axis: a tensor's elements, or equally spaced ones, of the type of x; and the outer ones as numbers."""
     d, dev = x.meta.dtype, x.meta.device
     if isinstance(bins, Tensor):
+        if bins.meta.dtype is not d:
+            raise RuntimeError(f"torch.{name}: input tensor and bins tensors should have the same dtype, but got input with dtype {d.name} and bins with "
+                               f"dtype {bins.meta.dtype.name}")
+        if len(bins.meta.shape) != 1:
+            raise RuntimeError(f"torch.{name}: bins tensor should have one dimension, but got {len(bins.meta.shape)} dimensions")
+        if not bins.meta.numel:
+            raise RuntimeError(f"torch.{name}: bins tensor should have at least 1 element, but got 0 elements")
+        if limits is not None:
+            raise TypeError(f"{name}() received an invalid combination of arguments: range is for a number of bins, and bins is a tensor of edges")
         made = contiguous(to_dtype(bins.detach(), d))
         first, last = values(stack([made[0], made[-1]]), name)
         return made, float(first), float(last)
@@ -359,7 +368,8 @@ def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tupl
     if weight is None:
         return None
     if weight.meta.dtype is not input.meta.dtype:
-        raise RuntimeError(f"torch.{name}(): if weight tensor is provided, it must have the same dtype as the input tensor; got {weight.meta.dtype}")
+        raise RuntimeError(f"torch.{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
+                           f"input({input.meta.dtype.name}), and weight({weight.meta.dtype.name})")
     if tuple(weight.meta.shape) != rest:
         raise RuntimeError(f"torch.{name}(): if weight tensor is provided it should have the same shape as the input tensor excluding its innermost "
                            f"dimension, but got input with shape {list(input.meta.shape)} and weight with shape {list(weight.meta.shape)}")
@@ -367,7 +377,7 @@ def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tupl
 
 
 @op(out=True)
-def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:  # noqa: A002
+def histogram(input: Tensor, bins: Any = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:  # noqa: A002
     """Counts of the elements in intervals, and the intervals' edges, both of input's type (float32 or float64).
 
     bins: how many equal intervals over `range` (the data's own by default), or an increasing vector of edges.  weight: what

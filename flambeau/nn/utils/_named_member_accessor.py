@@ -8,6 +8,8 @@ from typing import Any
 from ..._core.tensor import Tensor
 from ..module import Module
 
+MISSING: Any = object()  # what stands in the place of a tensor that is not there
+
 
 def _store(module: Any, name: str) -> Any:
     """The dictionary that holds a tensor of a module, or would.  Raises TypeError, KeyError for what has no tensors or no such name."""
@@ -21,17 +23,17 @@ def _store(module: Any, name: str) -> Any:
 
 
 def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False) -> Any:
-    """Puts a tensor in the place of a module's, whatever class it has, and gives the one that was there (None where there was none, which
-    `allow_missing` permits).  Raises AttributeError otherwise, TypeError for anything but tensors or None."""
+    """Puts a tensor, None or MISSING (which takes it away) in the place of a module's, whatever class it has, and gives what was there (MISSING
+    where there was nothing, which `allow_missing` permits).  Raises AttributeError otherwise, TypeError for anything else than tensors or None."""
     store = _store(module, name)
-    if not isinstance(tensor, Tensor) and tensor is not None:
+    if not isinstance(tensor, Tensor) and tensor is not None and tensor is not MISSING:
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
     if name not in store and not allow_missing:
         raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
-    before = store.get(name)
-    if before is not None and not isinstance(before, Tensor):
+    before = store.get(name, MISSING)
+    if before is not None and before is not MISSING and not isinstance(before, Tensor):
         raise TypeError(f"attribute `{name}`: {before} is not an instance of torch.Tensor")
-    if tensor is None and store is module.__dict__:
+    if tensor is MISSING:
         store.pop(name, None)
     else:
         store[name] = tensor
@@ -125,7 +127,7 @@ class NamedMemberAccessor:
         try:
             for name, value in named_tensors.items():
                 before[name] = self.swap_tensor(name, value, allow_missing)
-                if before[name] is None:
+                if before[name] is MISSING:
                     missing.append(name)
         except (AttributeError, TypeError, KeyError):
             for name, value in before.items():

@@ -48,20 +48,20 @@ class BasePruningMethod:
         if old is not None:
             both = PruningContainer(old[1])
             both.add_pruning_method(method)
-            del module._forward_pre_hooks[old[0]]
             method = both
         original = getattr(module, name)
         if importance_scores is None:
             importance_scores = original
         elif importance_scores.shape != original.shape:
             raise AssertionError(f"importance_scores should have the same shape as parameter {name} of {module}")
+        default = ops.ones_like(original) if old is None else getattr(module, name + "_mask").detach().clone()
+        mask = method.compute_mask(importance_scores.detach(), default)
+        # only now, so that a method that fails leaves the module as it was
         if old is None:
             del module._parameters[name]
             module.register_parameter(name + "_orig", original)
-            default = ops.ones_like(original)
         else:
-            default = getattr(module, name + "_mask").detach().clone()
-        mask = method.compute_mask(importance_scores.detach(), default)
+            del module._forward_pre_hooks[old[0]]
         module.register_buffer(name + "_mask", mask)
         setattr(module, name, method.apply_mask(module))
         module.register_forward_pre_hook(method)
@@ -155,20 +155,32 @@ class _Amount(BasePruningMethod):
     """What the ways that prune a share have between them: `amount` is a share of 1 or a number of units."""
 
     def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def _units(self, size: int) -> int:
-        if isinstance(self.amount, int) and self.amount > size:
-            raise ValueError(f"amount={self.amount} should be smaller than the number of parameters to prune={size}")
-        return self.amount if isinstance(self.amount, int) else round(self.amount * size)
+        _validate_pruning_amount(self.amount, size)
+        return _compute_nparams_toprune(self.amount, size)
 
 
-def _check_amount(amount: Any) -> None:
+# by PyTorch's names, which pruning methods of users call
+def _validate_pruning_amount_init(amount: Any) -> None:
+    """Raises TypeError unless `amount` is a number, ValueError unless it is a share of 1 (float) or not below 0 (int)."""
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     if isinstance(amount, int) and amount < 0 or isinstance(amount, float) and not 0.0 <= amount <= 1.0:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    """Raises ValueError when more elements (int) are to go than there are."""
+    if isinstance(amount, int) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> int:
+    """How many of `tensor_size` elements a share (float) or a number (int) is."""
+    return amount if isinstance(amount, int) else round(amount * tensor_size)
 
 
 class RandomUnstructured(_Amount):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from ._named_member_accessor import NamedMemberAccessor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,88 +14,60 @@ if TYPE_CHECKING:
 
 def functional_call(module: Any, parameters_and_buffers: Any, args: Any = None, kwargs: Any = None, *, tie_weights: bool = True,
                     strict: bool = False) -> Any:
+    """`torch.func.functional_call`, which is its name today, with a FutureWarning that says so."""
+    warnings.warn("`torch.nn.utils.stateless.functional_call` is deprecated: use `torch.func.functional_call`, which takes the same arguments",
+                  FutureWarning, stacklevel=2)
+    return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def _functional_call(module: Any, parameters_and_buffers: Any, args: Any = None, kwargs: Any = None, *, tie_weights: bool = True,
+                     strict: bool = False) -> Any:
     """``module(*args, **kwargs)`` with the named tensors in the place of its parameters and buffers.
 
     Args:
-        parameters_and_buffers: a dict from dotted names to tensors, or a tuple of such dicts.
+        parameters_and_buffers: a dict from dotted names to tensors or None; what the call assigns to these names is found here afterwards.
         args: the arguments, a tuple or a single one.
         tie_weights: give a value to every name that shares one parameter.
-        strict: raise RuntimeError unless exactly the module's names are given.
+        strict: raise RuntimeError unless exactly the module's names are given.  Otherwise attributes may be named that the module lacks.
 
-    The module is as before afterwards.  Raises ValueError for different values of tied names.
+    The module is as before afterwards.  Raises ValueError for different values of tied names, TypeError for what is no tensor.
     """
-    given: dict[str, Any] = {}
-    for part in (parameters_and_buffers if isinstance(parameters_and_buffers, (tuple, list)) else (parameters_and_buffers,)):
-        if not isinstance(part, dict):
-            raise ValueError(f"Expected parameters_and_buffers to be a dict, or a list/tuple of dicts, but got {type(part)}")
-        twice = given.keys() & part.keys()
-        if twice:
-            raise ValueError(f"{sorted(twice)[0]} appears in multiple dictionaries; behavior of functional call is ambiguous")
-        given.update(part)
-    places = {name: (store, key) for name, store, key in _places(module)}
-    if strict:
-        missing, unexpected = places.keys() - given.keys(), given.keys() - places.keys()
-        if tie_weights:
-            held = {id(places[n][0][places[n][1]]) for n in given.keys() & places.keys()}
-            missing = {n for n in missing if id(places[n][0][places[n][1]]) not in held}
-        problems = [f"{what} key(s): {', '.join(sorted(names))}." for what, names in (("Unexpected", unexpected), ("Missing", missing)) if names]
-        if problems:
-            raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(problems))
-    if tie_weights:
-        given = _tied(places, given)
     arguments = () if args is None else tuple(args) if isinstance(args, tuple) else (args,)
-    with _in_place_of(places, given):
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights=tie_weights, strict=strict):
         return module(*arguments, **(kwargs or {}))
-
-
-@contextmanager
-def _in_place_of(places: dict[str, tuple[Any, str]], given: dict[str, Any]) -> Iterator[None]:
-    """Within the block, the named tensors stand in the places of a module's; names that it has not are left out."""
-    kept: list[tuple[Any, str, Any]] = []
-    try:
-        for name, value in given.items():
-            if name in places:
-                store, key = places[name]
-                kept.append((store, key, store[key]))
-                store[key] = value
-        yield
-    finally:
-        for store, key, value in reversed(kept):
-            store[key] = value
 
 
 @contextmanager
 def _reparametrize_module(module: Any, parameters_and_buffers: dict[str, Any], *, tie_weights: bool = False, strict: bool = False,
                           stack_weights: bool = False) -> Iterator[None]:
-    """Within the block, the module has other parameters and buffers than its own.  The arguments are those of `functional_call`."""
-    places = {name: (store, key) for name, store, key in _places(module)}
-    if strict and places.keys() != parameters_and_buffers.keys():
-        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}: the names given are not exactly the module's: "
-                           f"{sorted(places.keys() ^ parameters_and_buffers.keys())}")
-    with _in_place_of(places, _tied(places, parameters_and_buffers) if tie_weights else parameters_and_buffers):
+    """Within the block, the module has other parameters and buffers than its own.  The arguments are those of `functional_call`; `stack_weights`
+    puts the tensors back in the opposite order."""
+    members = NamedMemberAccessor(module)
+    given = _tied(members, parameters_and_buffers) if tie_weights else parameters_and_buffers
+    if strict:
+        missing, unexpected = members.check_keys(given)
+        problems = [f"{what} key(s): {', '.join(map(repr, names))}." for what, names in (("Unexpected", unexpected), ("Missing", missing)) if names]
+        if problems:
+            raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(problems))
+    before, _ = members.swap_tensors_dict(given, allow_missing=True)
+    try:
         yield
+    finally:
+        after, _ = members.swap_tensors_dict(dict(reversed(before.items())) if stack_weights else before, allow_missing=True)
+        parameters_and_buffers.update({name: after[name] for name in parameters_and_buffers})
 
 
-def _places(module: Any) -> Any:
-    """Every parameter and buffer: its dotted name, the dict that holds it, its key there."""
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        for store in (part._parameters, part._buffers):
-            for key, value in store.items():
-                if value is not None:
-                    yield (prefix + "." if prefix else "") + key, store, key
-
-
-def _tied(places: dict[str, tuple[Any, str]], given: dict[str, Any]) -> dict[str, Any]:
+def _tied(members: NamedMemberAccessor, given: dict[str, Any]) -> dict[str, Any]:
     """With the names that share a parameter with a given one."""
     groups: dict[int, list[str]] = {}
-    for name, (store, key) in places.items():
-        groups.setdefault(id(store[key]), []).append(name)
+    for name, value in members.named_tensors(remove_duplicate=False):
+        groups.setdefault(id(value), []).append(name)
     out = dict(given)
     for names in groups.values():
-        values = [given[n] for n in names if n in given]
-        if not values or len(names) == 1:
+        named = sorted(n for n in names if n in given)
+        if not named or len(names) == 1:
             continue
-        if any(v is not values[0] for v in values):
-            raise ValueError(f"functional_call got multiple values for keys {names}, which are tied. Consider using tie_weights=False")
-        out.update(dict.fromkeys(names, values[0]))
+        if any(given[n] is not given[named[0]] for n in named):
+            raise ValueError(f"functional_call got multiple values for keys {named}, which are tied. Consider using tie_weights=False")
+        out.update(dict.fromkeys(names, given[named[0]]))
     return out

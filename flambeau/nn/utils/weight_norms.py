@@ -8,7 +8,7 @@ from ..._core import ops
 from ...autograd import no_grad
 from .. import functional as F
 from ..module import Module
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 M = TypeVar("M", bound=Module)
 
@@ -21,6 +21,12 @@ def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
     shape = [1] * v.dim()
     shape[dim] = v.shape[dim]
     return v.transpose(0, dim).reshape(v.shape[dim], -1).norm(pow, 1).reshape(shape)
+
+
+def _has_values(name: str, weight: Any) -> None:
+    if is_lazy(weight):
+        raise ValueError(f"The module passed to `{name}` can't have uninitialized parameters. Make sure to run the module once, which gives them their "
+                         "shapes, before")
 
 
 class WeightNorm:
@@ -45,6 +51,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    _has_values("WeightNorm", weight)
     del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
@@ -113,6 +120,7 @@ def spectral_norm(module: M, name: str = "weight", n_power_iterations: int = 1, 
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    _has_values("SpectralNorm", weight)
     with no_grad():
         rows, cols = hook.matrix(weight).shape
         u = F.normalize(ops.empty(rows, dtype=weight.dtype, device=weight.device).normal_(0, 1), dim=0, eps=eps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .base import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from .base import LRScheduler
 from .composed import ChainedScheduler, SequentialLR
 from .cycles import CyclicLR, OneCycleLR

@@ -8,6 +8,10 @@ from ..._core.errors import warn
 from ..._core.tensor import Tensor
 from ..optimizer import Optimizer
 
+EPOCH_DEPRECATION_WARNING = ("The epoch parameter of `scheduler.step()` is deprecated: call `scheduler.step()`. Where a schedule has a closed form, "
+                             "that is what an epoch is answered by.")
+_ORDER = "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+
 
 def set_option(group: dict[str, Any], name: str, value: Any) -> None:
     """Gives a group's option a new value, inside the tensor where the user made it one."""
@@ -80,8 +84,15 @@ class LRScheduler:
             warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
                  "later, you should call them in the opposite order: `optimizer.step()` before "
                  "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value "
-                 "of the learning rate schedule.")
+                 "of the learning rate schedule. "
+                 f"See more details at {_ORDER}")
         self._step_count += 1
+        if epoch is not None:
+            warn(EPOCH_DEPRECATION_WARNING)
+        self._go_to(epoch)
+
+    def _go_to(self, epoch: int | None) -> None:
+        """`step` without its warnings."""
         self._get_lr_called_within_step = True
         try:
             if epoch is None:

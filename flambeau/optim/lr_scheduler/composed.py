@@ -54,7 +54,7 @@ class SequentialLR(LRScheduler):
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler.step(0)
+            scheduler._go_to(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..._core.errors import warn
 from ..optimizer import Optimizer
-from .base import LRScheduler, _per_group, _plain, set_option
+from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, _per_group, _plain, set_option
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -51,6 +52,8 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Looks at the metric and cuts the rates if it is time."""
         current = float(metrics)
+        if epoch is not None:
+            warn(EPOCH_DEPRECATION_WARNING)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):
             self.best = current

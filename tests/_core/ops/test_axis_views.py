@@ -122,3 +122,11 @@ def test_parts_on_every_device(device):
     for part, want in zip(t.split(2, 2), [A[..., :2], A[..., 2:4], A[..., 4:]], strict=True):
         assert part.device == t.device
         np.testing.assert_array_equal(part.cpu().numpy(), want)
+
+
+def test_how_many_parts_is_an_integer():
+    t = fb.zeros(4)
+    for ask in (lambda: t.chunk(2.0), lambda: t.split(2.0), lambda: t.unsafe_chunk(1.5)):
+        with pytest.raises(TypeError):
+            ask()
+    assert [len(p) for p in t.split(fb.tensor(3))] == [3, 1] and len(t.chunk(np.int64(2))) == 2

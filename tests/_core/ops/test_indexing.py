@@ -343,3 +343,8 @@ def test_an_element_of_a_tensor_is_written_to_all_of_it():
     m[:, 1:] = m[1, 0]
     m[...] = m[0, 1]
     assert m.tolist() == [[3, 3, 3], [3, 3, 3]]
+
+
+def test_nonzero_as_a_tuple_has_no_out():
+    with pytest.raises(RuntimeError, match="does not support the out kwarg"):
+        fb.nonzero(fb.ones(2), as_tuple=True, out=fb.zeros(0, dtype=fb.int64))

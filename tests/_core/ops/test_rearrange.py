@@ -38,7 +38,7 @@ def test_triangle_positions_are_numpys(rows, cols, offset):
 @given(st.lists(st.integers(-3, 2), max_size=3, unique_by=lambda d: d % 3))
 def test_flips_are_numpys(dims):
     np.testing.assert_array_equal(fb.tensor(A).flip(dims).numpy(), np.flip(A, tuple(dims)))
-    np.testing.assert_array_equal(fb.tensor(A).permute(2, 0, 1).flip(*dims).numpy(), np.flip(A.transpose(2, 0, 1), tuple(dims)))
+    np.testing.assert_array_equal(fb.tensor(A).permute(2, 0, 1).flip(*dims or [()]).numpy(), np.flip(A.transpose(2, 0, 1), tuple(dims)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -185,3 +185,14 @@ def test_repeating_once_is_a_copy() -> None:
             np.testing.assert_array_equal(made.numpy(), np.repeat(x.numpy(), times, 0))
             made.zero_()
             assert x.numpy().all()
+
+
+def test_axes_to_flip_are_named_once():
+    t = fb.zeros(2, 3)
+    with pytest.raises(TypeError, match="missing 1 required"):
+        t.flip()
+    with pytest.raises(RuntimeError, match="dim 1 appears multiple times"):
+        t.flip(0, 1, -1)
+    assert fb.flip(t, ()).shape == (2, 3)
+    with pytest.raises(TypeError):
+        t.tril(1.0)

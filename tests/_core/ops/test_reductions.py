@@ -124,3 +124,21 @@ def test_the_same_bits_on_every_device(device, request):
             np.testing.assert_allclose(found, f(here).numpy(), rtol=1e-5, atol=1e-5)
         else:
             np.testing.assert_array_equal(found, f(here).numpy())
+
+
+@pytest.mark.parametrize("dim", [None, 0, (0, 1)])
+def test_the_gradient_of_a_product_of_another_type_is_of_the_operands(dim):
+    for shape in ((3, 2), (0, 2), ()):
+        x = fb.ones(shape, requires_grad=True)
+        if shape or dim is None:
+            x.prod(**({} if dim is None else {"dim": dim if not isinstance(dim, tuple) else dim[0]}), dtype=fb.float64).sum().backward()
+            assert x.grad.dtype is fb.float32 and x.grad.shape == shape
+
+
+def test_out_is_of_the_type_that_is_asked_for():
+    x = fb.ones(2, 3)
+    for reduce in (fb.sum, fb.prod, fb.mean, fb.nansum, fb.cumsum, fb.cumprod, fb.softmax):
+        shape = reduce(x, dim=0).shape
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float64, which was asked for, but got float32"):
+            reduce(x, dim=0, dtype=fb.float64, out=fb.empty(shape))
+        assert reduce(x, dim=0, dtype=fb.float64, out=fb.empty(shape, dtype=fb.float64)).dtype is fb.float64

@@ -163,3 +163,11 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(t.cummin(1).values.cpu().numpy(), np.minimum.accumulate(a, 1))
     np.testing.assert_allclose(t.logcumsumexp(1).cpu().numpy(), np.logaddexp.accumulate(a, 1))
     assert str(t.cummax(0).indices.device) == device
+
+
+def test_logcumsumexp_of_complex_infinities():
+    inf, nan = float("inf"), float("nan")
+    t = fb.tensor([complex(-inf, 4), complex(-inf, inf), complex(1, 2), complex(inf, 1), complex(nan, 0), 0j])
+    found = t.logcumsumexp(0).tolist()
+    assert found[:2] == [complex(-inf, 0)] * 2 and abs(found[2] - complex(1, 2)) < 1e-6 and found[3].real == inf
+    assert all(np.isnan([v.real, v.imag]).all() for v in found[4:])

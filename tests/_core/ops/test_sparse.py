@@ -335,3 +335,7 @@ def test_constructors_are_planned_and_still_check_what_they_are_told_to() -> Non
         assert make([4.0, 5.0, 6.0]).to_dense().sum().item() == 15
     assert torch.sparse_coo_tensor(places, values, (3, 3), is_coalesced=True).is_coalesced()
     assert not torch.sparse_coo_tensor(places, values, (3, 3)).is_coalesced()
+
+
+def test_a_strided_tensor_has_no_axis_of_indices():
+    assert [(t.sparse_dim(), t.dense_dim()) for t in (torch.ones(()), torch.ones(2, 3))] == [(0, 0), (0, 2)]

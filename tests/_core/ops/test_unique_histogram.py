@@ -187,3 +187,16 @@ def test_a_number_has_no_slices_to_tell_apart():
         with pytest.raises(IndexError, match="no dimensions"):
             f(fb.tensor(3.0), dim=0)
         assert f(fb.tensor(3.0)).tolist() == [3.0]
+
+
+def test_histogram_refuses_edges_that_are_none():
+    x = fb.arange(4.0)
+    for bins, message in ((fb.ones(2, dtype=fb.float64), "same dtype, but got input with dtype float32 and bins with dtype float64"),
+                          (fb.tensor(1.0), "one dimension, but got 0"), (fb.ones(1, 2), "one dimension, but got 2"), (fb.ones(0), "at least 1 element")):
+        with pytest.raises(RuntimeError, match=message):
+            fb.histogram(x, bins)
+    with pytest.raises(TypeError, match="invalid combination"):
+        fb.histogram(x, fb.ones(2), range=(0, 1))
+    with pytest.raises(RuntimeError, match=r"weight\(float64\)"):
+        fb.histogram(x, 2, weight=x.double())
+    assert len(fb.histogram(x).hist) == 100
