@@ -329,9 +329,21 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
         _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
         for end in ends:
             end()
+    except HalfWay as half:
+        for leaf, g in half.reached:
+            if leaf[5] is None:  # hooks would see the sum of what arrives
+                _to_leaf(leaf, g, create, capture, None if leaves is None else {id(n) for n in leaves})
+        raise half.error from None
     finally:
         _ends.reset(outer)
         _grad.reset(token)
+
+
+class HalfWay(BaseException):
+    """Ends a pass inside a node that stands for many: `error`, and the gradients that had reached leaves by then."""
+
+    def __init__(self, error: Exception, reached: list[tuple[Node, Any]]) -> None:
+        self.error, self.reached = error, reached
 
 
 # what is called when this thread's backward pass is over

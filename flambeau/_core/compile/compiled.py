@@ -21,13 +21,14 @@ from ..tensor import NO_FREE, Tensor
 from . import trees
 from .graph import DECLARED
 from .guards import SPACE, modes, watched
+from .history import History, back, back_again, back_several, several_again
 from .passes import shortened
 from .reads import ATOMS, Run
 from .record import Ask, Launch, Refused
 from .replay import Planned, Shown, Spot, bind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 AFTER = 3  # calls of Python's
 _TRIES = 3  # runs that learned nothing, or whose record was of no use, until the function is left to Python
@@ -52,17 +53,25 @@ class Kept:
         found: list[Tensor] = []
         tree = trees.taken(result, found)
         self._check_tree(tree, run, result)
-        run.release()
         new, self.parts = self._results(found, given, run)
-        _cut(new, {id(s.node) for s in run.seen.values()})
-        self.parts = [(*part[:3], new[part[1]].node) if part[0] == "new" else part for part in self.parts]
+        self.pasts = histories(run, given.tensors, new)
+        run.release()
+        saved: list[Any] | None = None
+        if self.pasts:
+            saved = list({id(s): s for _, past in self.pasts for s in past.stores}.values())
+            self.places = [[next(k for k, s in enumerate(saved) if s is kept) for kept in past.stores] for _, past in self.pasts]
+            for _, past in self.pasts:
+                past.forget()
+        recorded = {i for numbers, _ in self.pasts for i in numbers}
+        _cut([t for i, t in enumerate(new) if i not in recorded], {id(s.node) for s in run.seen.values()})
+        self.parts = [(*part[:3], None if part[1] in recorded else new[part[1]].node) if part[0] == "new" else part for part in self.parts]
         grads = {id(s): (s, s.node[1]) for s in run.seen.values() if s.node is not None and s.node[1] is not s.grad}
         stores = {id(g.store): g for _, g in grads.values() if g is not None}
         shown = [Shown(t.store, t.meta, t.ptr) for t in new]
         held: dict[int, int] = {}
         for t in new:
             held[id(t.store)] = held.get(id(t.store), 0) + 1
-        self.plan = plan = Planned(recording, given.tensors, tuple(trees.Leaf(i) for i in range(len(new))), shown, held)
+        self.plan = plan = Planned(recording, given.tensors, tuple(trees.Leaf(i) for i in range(len(new))), shown, held, saved)
         if any(id(r.store) not in plan.fresh for r in shown):
             raise Refused("a result is a view of memory that lives on")
         if plan.foreign or plan.left - set(stores) - set(plan.fresh):
@@ -118,8 +127,8 @@ class Kept:
             if id(t) not in number:
                 if type(t) is not Tensor or not t.meta.plain or t.__dict__ or run.is_old(t):
                     raise Refused(f"a result is a {type(t).__name__} that is not plain")
-                if t.node is not None and not spent(t.node):
-                    raise Refused("a result requires grad")
+                if t.node is not None and not t.node[0]:
+                    raise Refused("a result is a leaf that it made")
                 number[id(t)] = len(new)
                 new.append(t)
             return number[id(t)]
@@ -190,20 +199,22 @@ class Kept:
         self.limits: list[tuple[int, int]] = []
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()]}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
-                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied}
+                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "seq": tape.next_seq}
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
         body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
                 *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
                 *[f"   if not ({t}): return MISS" for t in g.lines()],
                 *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
                 "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
-                f"  try: rs = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})", "  except Exception: return MISS",
+                f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})", "  except Exception: return MISS",
                 *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version = {v}" for i, v in enumerate(self.versions) if v]]
         # where a replay raises, nothing is changed yet: Python's call raises it
         for n, t, version in self.grads:
             body.append(f"  {g.name(n)}[1] = {g.name(t)}")
             if t is not None:
                 body.append(f"  {g.name(t.store)}.version = {version}")
+        for k in range(len(self.pasts)):
+            body += self._history(g, k, len(given.tensors))
         body += self._given_back(g)
         body.append(f" def counts(): return [{', '.join(f'(rc({c}) - ({n}[1] is {c}), rc({s}))' for n, c, s in owned)}]")
         names = ", ".join(f"c{i}" for i in range(len(g.constants)))
@@ -211,6 +222,27 @@ class Kept:
         self.call, self._counts = made(g.constants)
         if g.crossed:
             raise Refused("an argument is read elsewhere too")
+
+    def _history(self, g: Any, which: int, count: int) -> list[str]:
+        """The lines that give results their node.  count: of arguments."""
+        numbers, past = self.pasts[which]
+        outer = [f"t{i}" for i in range(count)] + [f"rs[{i}]" for i, t in enumerate(self.plan.results)]
+        arguments = [outer[i] for i in past.used]
+        versions = "".join(f"{arguments[s]}.store.version, " if type(s) is int else f"{g.name(s)}.version, " for s in past.kept)
+        targets = tuple([to for _, _, to in past.exits])
+        edges = f"({''.join(f'{outer[to]}.node, ' if type(to) is int else f'{g.name(to)}, ' for to in targets)})"
+        if not any(type(to) is int for to in targets):
+            edges = g.name(targets)
+        state = (f"({g.name(past)}, ({''.join(f'{a}, ' for a in arguments)}), ({''.join(f'ss[{k}], ' for k in self.places[which])}), "
+                 f"({''.join(f'({a}.ptr, {a}.store), ' for a in arguments)}), ({versions}))")
+        lines = [f"  ss[{k}].version = {v}" for k, v in zip(self.places[which], past.finals, strict=True) if v]
+        if len(numbers) == 1:
+            f = g.name(back_again if past.reusable else back)
+            return [*lines, f"  rs[{numbers[0]}].node = [seq(), None, {f}, {edges}, {state}, None]"]
+        f = g.name(several_again if past.reusable else back_several)
+        lines.append(f"  p = [seq(), None, {f}, {edges}, {state}, {{'outputs': {len(numbers)}, 'name': {past.names[0]!r}}}]")
+        return lines + [f"  rs[{i}].node = [seq(), None, {g.name(tape.to_output)}, (p,), {k}, {{'name': {past.names[k]!r}}}]"
+                        for k, i in enumerate(numbers)]
 
     def settle(self) -> None:
         """Notes how many hold the gradients that it writes anew: called when the run is gone and nobody else has seen them."""
@@ -238,12 +270,54 @@ class Kept:
         return [*lines, f"  return put({g.name(self.tree)}, ({', '.join(names)},).__getitem__)" if names else f"  return put({g.name(self.tree)}, None)"]
 
 
-def spent(node: Any) -> bool:
-    """Whether a pass has been through a node and let go of what it kept, and of what all nodes behind it kept."""
+def histories(run: Run, given: Sequence[Tensor], new: Sequence[Tensor]) -> list[tuple[list[int], History]]:
+    """The histories of results that require grad, the oldest first, each with the numbers of the results that have it: a result from which another was
+    computed has one of its own, at which the other's ends."""
+    ends = {id(t.node) for t in given if t.node is not None}
+    recorded = [i for i, t in enumerate(new) if t.node is not None and not spent(t.node, ends)]
+    own = {id(new[i].node) for i in recorded}
+    groups: list[tuple[list[int], set[int]]] = []
+    for i in recorded:
+        reach: set[int] = set()
+        left = [new[i].node]
+        while left:
+            n = left.pop()
+            if n is not None and n[0] and id(n) not in reach and not run.is_old_object(n) and (n is new[i].node or id(n) not in own):
+                reach.add(id(n))
+                left += n[3]
+        together = [i]
+        for group in [g for g in groups if g[1] & reach]:
+            groups.remove(group)
+            together, reach = group[0] + together, reach | group[1]
+        groups.append((together, reach))
+    found = []
+    for numbers, _ in groups:
+        outer = [*given, *[t if i in recorded and i not in numbers else _NOBODY for i, t in enumerate(new)]]
+        found.append((numbers, History(run, [new[i] for i in numbers], outer)))
+    found.sort(key=lambda f: -f[1].last)
+    for k, (_, past) in enumerate(found):
+        for _, other in found[:k]:
+            if past.first > other.last and {id(to) for _, _, to in past.exits} & {id(to) for _, _, to in other.exits}:
+                raise Refused("gradients of two results come in turns")
+        for _, _, to in past.exits:
+            if type(to) is int and to >= len(given) and not any(to - len(given) in numbers for numbers, _ in found[:k]):
+                raise Refused("two results were computed from one another's history")
+    return found
+
+
+_NOBODY = object.__new__(Tensor)  # in the place of a result at which no history ends
+_NOBODY.meta = _NOBODY.store = _NOBODY.base = _NOBODY.node = None  # type: ignore[assignment]
+_NOBODY.ptr = 0
+
+
+def spent(node: Any, ends: Collection[int] = ()) -> bool:
+    """Whether a pass has been through a node and let go of what it kept, and of what all nodes behind it kept, and none of these nodes is in reach."""
     seen: set[int] = set()
     left = [node]
     while left:
         n = left.pop()
+        if n is not None and id(n) in ends:
+            return False
         if n is None or id(n) in seen or n[0] == 0:
             continue
         seen.add(id(n))
@@ -301,12 +375,12 @@ class _Given:
     @property
     def fit(self) -> bool:
         """Whether its tensors may be others at each call."""
-        return all(t.node is None and t.meta.plain and t.meta.device.type == "cpu" and not t.__dict__ and (t.base is None or t.base.node is None)
-                   for t in self.tensors) and _apart(self.tensors)
+        return all(t.meta.plain and t.meta.device.type == "cpu" and not t.__dict__ and (
+            t.base is None or t.base.node is None if t.node is None else t.node[0] or t.node[5] is None) for t in self.tensors) and _apart(self.tensors)
 
     def key(self) -> Any:
         """Calls of one kind."""
-        return (self.count, self.names, *[x.meta if type(x) is Tensor else (type(x), x) if type(x) in ATOMS else type(x) for x in self.values])
+        return (self.count, self.names, *[(x.meta, _history(x)) if type(x) is Tensor else (type(x), x) if type(x) in ATOMS else type(x) for x in self.values])
 
     def unpacked(self) -> list[str]:
         lines = [f"if len(args) != {self.count} or len(kwargs) != {len(self.names)}: return MISS"]
@@ -319,7 +393,7 @@ class _Given:
         found = []
         for i, x in enumerate(self.values):
             if i in self.places:
-                found.append(f"type(x{i}) is Tensor and x{i}.meta is {g.name(x.meta)} and x{i}.node is None and (x{i}.base is None or x{i}.base.node is None) "
+                found.append(f"type(x{i}) is Tensor and x{i}.meta is {g.name(x.meta)} and {_HISTORY[_history(x)].format(x=f'x{i}')} "
                              f"and x{i}.store not in taken and x{i}.store.free is not NO_FREE and not x{i}.__dict__")
             elif type(x) in ATOMS and x == x:
                 found.append(f"x{i} is {g.name(x)} or (type(x{i}) is {g.name(type(x))} and repr(x{i}) == {repr(x)!r})")
@@ -330,14 +404,24 @@ class _Given:
         return found
 
 
+def _history(t: Tensor) -> int:
+    """Whether an argument has none (0), is a leaf that requires grad (1), or was computed from some (2)."""
+    return 0 if t.node is None else 2 if t.node[0] else 1
+
+
+_HISTORY = ("{x}.node is None and ({x}.base is None or {x}.base.node is None)", "{x}.node is not None and {x}.node[0] == 0 and {x}.node[5] is None",
+            "{x}.node is not None and {x}.node[0] != 0")
+
+
 def _apart(tensors: Sequence[Tensor]) -> bool:
     """Whether no two may share memory."""
     return len({id(t.store) for t in tensors}) == len(tensors) and all(t.store.free is not NO_FREE for t in tensors)
 
 
-def pays(replay: float, python: float) -> bool:
-    """Whether a record is worth keeping, by the best times of both."""
-    return replay < python
+def pays(replay: float, python: float, nodes: int = 0) -> bool:
+    """Whether a record is worth keeping, by the best times of both.  nodes: how many of the tape one of its own stands for, through which a pass is a
+    replay too, while Python's takes a microsecond and more for each."""
+    return replay < python + 1e-6 * nodes
 
 
 class _Kind:
@@ -416,7 +500,7 @@ class Compiled:
         kind.replay = min(kind.replay, perf_counter() - since)
         if kind.trials >= 2 * _TIMED:
             kind.trial, kind.trials = None, 0
-            if pays(kind.replay, kind.python):
+            if pays(kind.replay, kind.python, sum(len(past.nodes) - 1 for _, past in kept.pasts)):
                 self.records.append(kept)
             else:
                 self._failed(kind, "Python is as fast", _TRIES)

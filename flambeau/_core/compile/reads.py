@@ -25,7 +25,9 @@ from ..runtime.device import device
 from ..tensor import Meta, Storage, Tensor
 from . import instrument
 from .guards import ABSENT, Guards, modes
-from .record import Recording
+from .lenient import Lenient
+from .owners import Living
+from .versions import Marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -52,36 +54,6 @@ _FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super}
 _MUTATING = {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "add", "discard", "popitem"}
 
 
-class Lenient(Recording):
-    """A recording that lets everything go on, and only notes what cannot be replayed: `refused`."""
-
-    refused: str | None = None
-    open = False
-
-    def __enter__(self) -> Lenient:
-        super().__enter__()
-        self.open = True
-        return self
-
-    def close(self) -> None:
-        if self.open:
-            self.open = False
-            super().close()
-
-    def refuse(self, why: str) -> None:
-        self.refused = self.refused or why
-
-    def read(self, address: int, nbytes: int, check: bool) -> None:
-        if check:
-            super().read(address, nbytes, check)
-        else:
-            self.refuse("it looks at a tensor's values")
-
-    def warned(self, message: str, category: type[Warning]) -> bool:
-        self.refuse("it warns")
-        return False
-
-
 class Seen:
     """A tensor that lived before, as it was when the run met it."""
 
@@ -102,13 +74,17 @@ class Run:
     ABSENT = ABSENT
 
     def __init__(self, operands: Iterable[Tensor]) -> None:
+        operands = list(operands)
         self._operands = {id(t) for t in operands}
+        self._given = [(t, t.node, None if t.node is None else t.node[1]) for t in operands]
         self.guards = Guards(self._operands)
+        self.marked = Marked()
         self.recording = Lenient()
         self.why: str | None = None
         self.seen: dict[int, Seen] = {}
         self._fresh: dict[int, Any] = {}  # what it made, kept so that no place is given to others
         self.passes = False  # whether it passed over the tape
+        self.accumulates = False  # whether gradients were added to leaves
 
     @property
     def off(self) -> bool:
@@ -118,9 +94,13 @@ class Run:
         self._collects = gc.isenabled()
         gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
         self._modes = modes()
+        self._later: Living | None = None
         self.recording.__enter__()
-        self._all = [x for x in gc.get_objects() if isinstance(x, Tensor)]
-        self._old = {id(t) for t in self._all}
+        self._all = gc.get_objects()
+        self._old_objects = set(map(id, self._all))
+        self._old = {id(t) for t in self._all if isinstance(t, Tensor)}
+        for t, _, _ in self._given:
+            self.marked.mark(t.store)
         self.versions = {id(s): s.version for s in self.recording.before}
         return self
 
@@ -129,6 +109,7 @@ class Run:
             self.taint(f"it raises {kind.__name__}")
         elif not self.off:
             self._end()
+        self.marked.release()
         self.recording.close()
         if self._collects:
             gc.enable()
@@ -136,6 +117,7 @@ class Run:
     def release(self) -> None:
         """Lets go of what the function made."""
         self._fresh.clear()
+        self._all = []
 
     def _end(self) -> None:
         self._check()
@@ -145,6 +127,11 @@ class Run:
             t = s.tensor
             if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (t.node is not None and t.node[5] is not None):
                 self.taint("it changes a tensor's layout, memory or hooks")
+        for t, node, grad in self._given:
+            if node is not None and (t.node is not node or node[1] is not grad or t.store.version != self.versions[id(t.store)]):
+                self.taint("it changes an argument that requires grad")
+            elif node is not None and (self.accumulates or (self.passes and node[0])):
+                self.taint("it passes through an argument's history")
 
     def taint(self, why: str) -> None:
         """From now on nothing is learned."""
@@ -153,9 +140,9 @@ class Run:
             while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__):
                 frame = frame.f_back
             self.why = why if frame is None else f"{why} (at {frame.f_code.co_filename}:{frame.f_lineno})"
+            self.marked.release()
             self.recording.close()
             self.release()
-            self._all = []
             if self._collects:
                 gc.enable()
 
@@ -180,16 +167,27 @@ class Run:
         """Whether a tensor lived before the run."""
         return id(t) in self._old
 
+    def is_old_object(self, x: Any) -> bool:
+        """Whether an object that Python's collector knows lived before the run."""
+        return id(x) in self._old_objects
+
+    def made_at(self, address: int) -> bool:
+        """Whether there is memory that is newer than the run at an address."""
+        if self._later is None:
+            self._later = Living([s for s in Living() if not self.is_old_object(s)])
+        return self._later.find(address) is not None
+
     def tensor(self, t: Tensor) -> None:
         """A tensor that an operation is given."""
-        if id(t) not in self._old or id(t) in self.seen or self.off:
+        if id(t) not in self._old or id(t) in self.seen or id(t) in self._operands or self.off:
             return
         if not t.meta.plain or t.meta.device.type != "cpu" or not type(t).__module__.startswith(_PACKAGE):
             self.taint(f"it uses a {type(t).__name__} on {t.meta.device}")
         elif t.node is not None and (t.node[0] != 0 or t.node[5] is not None):
             self.taint("it uses a tensor with a history or hooks from before")
-        elif id(t) not in self._operands:
+        else:
             self.seen[id(t)] = Seen(t)
+            self.marked.mark(t.store)
             self.guards.tensor(t)
             if t.base is not None:
                 self.tensor(t.base)
@@ -339,6 +337,7 @@ class Run:
                 self._argument(x)
             if f in (functions.grad, functions.backward) or getattr(f, "__name__", "") in _PASSES:
                 self.passes = True
+                self.accumulates = self.accumulates or f is not functions.grad
         made = f(*args, **kwargs)
         self._check()
         if type(made) in _CONTAINERS:

@@ -51,9 +51,11 @@ class Planned:
     operands: the layouts and addresses of the tensors that it was given.  held: see `_only_results`.  tree, results: what it gave, its tensors as `Shown`.
     steps: those of the recording with `Spot`s where an address is another one at each replay.  kept: the storages that it touches and does not
     own; claimed: the blocks that are its own; fresh: storages, by identity, that are made anew at each replay.
+    saved: storages that are made anew too, and given along with the results, for what comes later (None where nothing is asked for).
     """
 
-    def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown], held: dict[int, int] | None = None) -> None:
+    def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown], held: dict[int, int] | None = None,
+                 saved: Sequence[Storage] | None = None) -> None:
         recording.used()
         self.sources, self.tree, self.results = recording.sources, tree, results
         self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
@@ -68,6 +70,10 @@ class Planned:
         before = recording.before
         self.fresh = _only_results(results, {id(s) for s in before}, held or {})
         stores = {id(r.store): r.store for r in results}
+        for s in saved or ():
+            self.fresh.setdefault(id(s), len(self.fresh))
+            stores[id(s)] = s
+        self.saved = None if saved is None else [self.fresh[id(s)] for s in saved]
         self.metas = [stores[number].meta for number in self.fresh]  # of the storages that are made anew
         after = Living()
         inside = {id(t.store): i for i, t in enumerate(operands)}
@@ -186,9 +192,10 @@ class _Writer(Text):
             body = ["  with lock:", *[" " + line for line in body]]
         tail: list[str] = []
         text = self.result(plan.tree, tail)
+        after = "" if plan.saved is None else f", ({''.join(f's{i}, ' for i in plan.saved)})"
         names = ", ".join(f"c{i}" for i in range(len(self.constants)))
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T = object.__new__, Tensor",
-                 f" def call({given}):", *head, *body, *tail, f"  return {text}", " return call"]
+                 f" def call({given}):", *head, *body, *tail, f"  return {text}{after}", " return call"]
         space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong, "left": left, "NO_FREE": NO_FREE,
                  "apart": _Apart(plan, left)}
         made: Any = maker("\n".join(lines), space)(self.constants)
@@ -279,6 +286,9 @@ class _Writer(Text):
             return "None"
         if not made:
             return self.constant(tree)
+        if type(tree) in (tuple, list) and all(x is None or type(x) is Leaf for x in tree):
+            parts = "".join("None, " if x is None else f"{made[x.number]}, " for x in tree)
+            return f"({parts})" if type(tree) is tuple else f"[{parts}]"
         return f"{self.constant(lambda *rs: put(tree, rs.__getitem__))}({', '.join(made)})"
 
 

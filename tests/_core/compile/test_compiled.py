@@ -136,7 +136,7 @@ def test_modes_around_the_call_have_their_effect(around: Any) -> None:
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda replay, python: True)
+    monkeypatch.setattr(compiled, "pays", lambda *times: True)
     monkeypatch.setattr(compiled, "_TIMED", 1)
     monkeypatch.setattr(compiled, "AFTER", 1)
 
@@ -557,7 +557,7 @@ def test_threads_call_one_compiled_function() -> None:
 
 
 def test_where_python_is_as_fast_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "pays", lambda replay, python: False)
+    monkeypatch.setattr(compiled, "pays", lambda *times: False)
     assert left_to_python(lambda x: x + 1, torch.ones(2)) == "Python is as fast"
 
 
