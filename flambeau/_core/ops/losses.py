@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
 from ..autograd.mode import no_grad
@@ -19,6 +19,9 @@ from .checks import of_kinds, same_device
 from .row_places import Places, along
 from .rowwise import Rowwise
 from .table import op
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _programs: dict[Any, Any] = {}
 
@@ -265,3 +268,21 @@ def _of_rows(rows: Tensor, target: Tensor, linear_weight: Tensor, bias: Tensor |
     made: Tensor = cross_entropy(logits.reshape(*rows.meta.shape[:-1], *linear_weight.meta.shape[:-1]), target, weight, ignore_index=ignore,
                                  reduction=reduction, label_smoothing=smoothing)
     return made
+
+
+def _excess(own: E.Expr, other: E.Expr, counted: E.Expr) -> Any:
+    zero = E.const(0, own.dtype)
+    over = 1 - own + other
+    summed = F.total(E.where((over > zero) & (counted > zero), over, zero), "i")
+    return (summed,), ()
+
+
+def _rows_of_two(metas: Sequence[Any]) -> Places:
+    """Rows r of targets j and classes i."""
+    r, j, i = ((("r", 0),), (("j", 0),), (("i", 0),))
+    rows, targets = metas[0].shape
+    return Places({"r": (rows,), "j": (targets,), "i": (metas[1].shape[1],)}, ((r, j), (r, i), (r, i)), ((r, j),))
+
+
+# Σ over i of max(0, 1 - own[r, j] + other[r, i]), where counted[r, i] is above 0
+MARGIN_SUMS = Rowwise("multilabel_margin_loss", "rj, ri, ri -> rj", _excess, _rows_of_two, fused="")

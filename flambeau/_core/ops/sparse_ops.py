@@ -212,7 +212,7 @@ def sampled(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:  # 
     if (mat1.shape[0], mat2.shape[1]) != tuple(a.meta.shape):
         raise RuntimeError(f"sampled_addmm: self has shape {list(a.meta.shape)}, the product {[mat1.shape[0], mat2.shape[1]]}")
     rows, columns = a._indices().unbind(0)
-    product = (mat1.index_select(0, rows) * mat2.index_select(1, columns).t()).sum(1)
+    product = sparse_products.at_places(mat1, mat2, rows, columns)
     return input._with(product * alpha + a._value * beta if beta else product * alpha)
 
 

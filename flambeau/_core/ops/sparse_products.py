@@ -56,13 +56,21 @@ def product(places: Rows, values: Any, dense: Any) -> Any:
     return tape.record(out, _back, (values, dense), ((values, values.store.version), (dense, dense.store.version), places), "SparseMmBackward0")
 
 
+def at_places(a: Any, b: Any, rows: Any, columns: Any) -> Any:
+    """The elements of a @ b (a is (m, n), b is (n, k)) at pairs of rows and columns, by what takes less memory: all of the product, or the
+    rows and columns that meet.  Differentiable."""
+    if a.shape[0] * b.shape[1] <= rows.numel() * a.shape[1]:
+        return (a @ b)[rows, columns]
+    return (a.index_select(0, rows) * b.t().index_select(0, columns)).sum(1)
+
+
 def _back(node: Any, g: Any) -> Any:
     (values, vv), (dense, dv), places = node[tape.SAVED]
     edges = node[tape.EDGES]
     slopes = down = None
     if edges[0] is not None:
         dense = saved_tensor(dense, dv, node)
-        slopes = (g.index_select(0, places.rows) * dense.index_select(0, places.columns)).sum(1)
+        slopes = at_places(g, dense.t(), places.rows, places.columns)
     if edges[1] is not None:
         values = saved_tensor(values, vv, node)
         other, order = places.turned()

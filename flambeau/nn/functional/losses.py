@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
 from ..._core.ops.checks import of_kinds
+from ..._core.ops.losses import MARGIN_SUMS
 from .lazy_functional import F
 from .reduction import chosen, reduced
 
@@ -83,9 +84,8 @@ def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = 
     is_target = ops.zeros((x.shape[0], classes + 1), dtype=dtypes.bool_, device=x.device)
     is_target = is_target.scatter(1, place, True)[:, :classes]
     chosen_x = x.gather(1, ops.where(counts, t, ops.zeros_like(t)))
-    z = (1 - chosen_x.unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
-    used = counts.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
-    loss = z.masked_fill(used.logical_not(), 0).sum((1, 2)) / classes
+    (sums,) = MARGIN_SUMS((chosen_x, x, is_target.logical_not().to(x.dtype)))
+    loss = sums.masked_fill(counts.logical_not(), 0).sum(1) / classes
     return reduced(loss if input.dim() == 2 else loss.squeeze(0), reduction)
 
 

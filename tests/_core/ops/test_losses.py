@@ -299,3 +299,26 @@ def test_logits_are_floating_point_numbers(d: Any, smoothing: float) -> None:
     for target, weight in ((classes, None), (classes, fb.ones(3)), (fb.full((4, 3), 1 / 3), None)):
         with pytest.raises(NotImplementedError, match="log_softmax_lastdim_kernel_impl"):
             F.cross_entropy(x, target, weight, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 7), (3, 40)])
+def test_multilabel_margins(shape):
+    rng = np.random.default_rng(3)
+    x, t = rng.standard_normal(shape), rng.integers(-1, shape[1], shape)
+    x[0, 0] = np.nan  # exceeds nothing, and nothing exceeds it
+
+    def of(row, targets):
+        targets = targets[:np.argmax(targets < 0)] if (targets < 0).any() else targets
+        over = [1 - row[j] + row[i] for j in targets for i in set(range(len(row))) - set(targets.tolist())]
+        return sum(v for v in over if v > 0) / len(row)
+
+    made = F.multilabel_margin_loss(fb.tensor(x), fb.tensor(t), reduction="none")
+    np.testing.assert_allclose(made.numpy(), [of(*pair) for pair in zip(x, t, strict=True)], rtol=1e-12)
+
+
+def test_multilabel_margins_take_no_memory_of_all_pairs():
+    from flambeau._core.runtime import cpu_memory
+    x, t = fb.randn(256, 256, requires_grad=True), fb.randint(0, 256, (256, 256))
+    before = cpu_memory.stats()["reserved_bytes"]
+    F.multilabel_margin_loss(x, t).backward()
+    assert cpu_memory.stats()["reserved_bytes"] - before < 256 ** 3

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flambeau as torch
+from flambeau._core.ops.sparse_products import at_places
 
 
 def matrix(m, k, count, dtype, seed=0):
@@ -97,3 +98,14 @@ def test_places_outside_are_refused():
         torch.sparse_coo_tensor(torch.tensor([[0, 5], [0, 0]]), torch.ones(2), (3, 2)) @ torch.ones(2, 2)
     with pytest.raises(RuntimeError):
         torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), torch.tensor([0, 7]), torch.ones(2), (2, 2)) @ torch.ones(2, 2)
+
+
+@pytest.mark.parametrize("count", [0, 3, 29])
+def test_elements_of_a_product_at_places(count):
+    """By rows and columns that meet, or by the whole product where that takes less."""
+    rng = np.random.default_rng(count)
+    rows, columns = torch.tensor(rng.integers(0, 6, count)), torch.tensor(rng.integers(0, 5, count))
+    a, b = (torch.tensor(rng.standard_normal(s), requires_grad=True) for s in ((6, 4), (4, 5)))
+    made = at_places(a, b, rows, columns)
+    np.testing.assert_allclose(made.detach().numpy(), (a.detach().numpy() @ b.detach().numpy())[rows.numpy(), columns.numpy()], rtol=1e-12)
+    assert torch.autograd.gradcheck(lambda a, b: at_places(a, b, rows, columns), (a, b))
