@@ -37,7 +37,7 @@ class Meta:
     contiguous: bool
     nbytes: int
     plain: bool  # of a strided tensor of no class that answers for operations
-    sizes: Any  # the CPU allocator's size class when the tensor is small and on the CPU, else None
+    sizes: Any  # the CPU allocator's size class when the tensor is on the CPU and of one that has a list of free blocks, else None
 
     def __repr__(self) -> str:
         return f"Meta({tuple(self.shape)}, {self.strides}, {self.dtype.name}, {self.device})"
@@ -87,7 +87,7 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
         raise RuntimeError(f"Stride calculation overflowed with sizes={list(shape)}: strides are {list(strides)}")
     if m.nbytes >> 63:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}")
-    m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.SMALL else None
+    m.sizes = cpu_memory.size_class(m.nbytes) if dev.type == "cpu" and m.nbytes <= cpu_memory.MIDDLE else None
     return m
 
 

@@ -16,6 +16,7 @@ An operation with several outputs has one node, and per output a small node whos
 
 from __future__ import annotations
 
+import weakref
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from itertools import count
@@ -513,14 +514,19 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     if extra is not None and not create and "sink" in extra and extra["sink"].take(e, g):
         pass
     elif old is None:
-        # take the gradient over when nobody else holds it or its memory (2: argument and local), else copy
+        # take the gradient over when nobody else holds it or its memory (2: argument and local), or borrow its memory, else copy
         if create:  # it is part of a graph: what is written to `.grad` must not reach that
             g = g.clone()
-        elif not (getrefcount(g) <= _HELD and getrefcount(g.store) == 2 and g.meta.contiguous and g.node is None):
+        elif not (getrefcount(g) <= _HELD and g.meta.contiguous and g.node is None):
             g = g.detach().clone()
+        elif getrefcount(g.store) != 2:
+            lent = borrowed(g) if g.base is not None and type(g) is Tensor else None
+            g = g.detach().clone() if lent is None else lent
         e[1] = g
     elif create or old.node is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one
         e[1] = old + g
+    elif _lent and any(ref() is old for ref, *_ in _lent.get(id(old.store), ())):
+        e[1] = old + g  # its memory is also the program's, or another gradient's
     else:
         old.add_(g)
     if extra is not None:
@@ -528,6 +534,29 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
             owner = extra["owner"]()
             if owner is not None:
                 hook(owner)
+
+
+# by the ids of storages: gradients of leaves that were borrowed from them, weakly, and where they begin and end
+_lent: dict[int, list[tuple[weakref.ref[Tensor], int, int]]] = {}
+
+
+def borrowed(g: Tensor) -> Tensor | None:
+    """A leaf's gradient on the memory of a fresh view of the gradient that came in, as PyTorch gives it; None where another leaf has that memory."""
+    begin, end = g.ptr, g.ptr + g.meta.nbytes
+    number, store = id(g.store), g.store
+    living = [x for x in _lent.get(number, ()) if (t := x[0]()) is not None and t.store is store]
+    if any(begin < stop and start < end for _, start, stop in living):
+        return None
+    made = alias(g, g.meta, begin)
+
+    def given_back(ref: Any) -> None:
+        left = [x for x in _lent.get(number, ()) if x[0] is not ref]
+        if left:
+            _lent[number] = left
+        else:
+            _lent.pop(number, None)
+    _lent[number] = [*living, (weakref.ref(made, given_back), begin, end)]
+    return made
 
 
 def _with_extra(extra: dict[str, Any], g: Any, create: bool, capture: Capture | None) -> Any:

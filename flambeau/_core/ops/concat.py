@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from ..tensor import Meta
 
 
+def _part(g: Tensor, m: Meta, offset: int) -> Tensor:
+    """A view of a gradient, whose memory a leaf may borrow."""
+    r = alias(g, m, g.ptr + offset)
+    r.base = g
+    return r
+
+
 def _cat_back(node: Any, g: Tensor) -> Any:
     axis, metas = node[tape.SAVED]
     out: list[Any] = []
@@ -29,7 +36,7 @@ def _cat_back(node: Any, g: Tensor) -> Any:
     if not tape.recording(g) and None not in metas and all(m.dtype is g.meta.dtype for m in metas):
         d = g.meta.dtype
         for e, m in zip(node[tape.EDGES], metas, strict=True):
-            out.append(None if e is None else alias(g, meta(m.shape, g.meta.strides, d, g.meta.device), g.ptr + at * g.meta.strides[axis] * d.itemsize))
+            out.append(None if e is None else _part(g, meta(m.shape, g.meta.strides, d, g.meta.device), at * g.meta.strides[axis] * d.itemsize))
             at += m.shape[axis]
         return out
     for e, m in zip(node[tape.EDGES], metas, strict=True):
@@ -117,7 +124,7 @@ def _stack_back(node: Any, g: Tensor) -> Any:
     m = g.meta
     part = meta((*m.shape[:axis], *m.shape[axis + 1:]), (*m.strides[:axis], *m.strides[axis + 1:]), m.dtype, m.device)
     step = m.strides[axis] * m.dtype.itemsize
-    return tuple([None if e is None else alias(g, part, g.ptr + i * step) for i, e in enumerate(node[tape.EDGES])])
+    return tuple([None if e is None else _part(g, part, i * step) for i, e in enumerate(node[tape.EDGES])])
 
 
 def _joined(plan: Any, ts: Any) -> Tensor:

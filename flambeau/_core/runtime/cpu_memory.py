@@ -3,7 +3,8 @@
 A fresh page costs far more than the arithmetic done on it, so memory comes from the system in big pieces and goes
 round in free lists.  Small blocks (up to `SMALL` bytes) have size classes whose free lists are plain Python lists:
 taking one is `free.pop()`, giving it back `free.append(address)`, both atomic.  Larger blocks are mapped one by one,
-on huge pages where the system has them, and kept for reuse up to a bound.
+on huge pages where the system has them, and kept for reuse up to a bound.  Those of up to `MIDDLE` bytes go round in plain lists too, so
+that they cost no more than small ones; the bound is kept to where one is mapped.  Beyond, it is kept to wherever one is given back.
 
 Blocks come back in finalizers, which may run in any thread at any moment, even inside this module: `append` therefore
 never waits for a lock.
@@ -21,6 +22,7 @@ from .. import forks
 from ..drivers.cpu.driver import CPU
 
 SMALL = 1 << 20
+MIDDLE = 1 << 24
 ALIGN = 64  # a cache line and the widest vector
 _PAGE = 4096
 _ARENA = 32 << 20  # small classes are carved from pieces of this size; pages never touched cost nothing
@@ -60,6 +62,29 @@ class SizeClass:
         return start
 
 
+class _MiddleClass(SizeClass):
+    """The free blocks of one size between `SMALL` and `MIDDLE`, each mapped by itself."""
+
+    __slots__ = ()
+
+    def grow(self) -> int:
+        """A fresh block.  Raises RuntimeError when there is none."""
+        _large.settle()
+        address = _large.mapping(self.size)
+        self.made += 1
+        return address
+
+    def drop(self) -> bool:
+        """Gives the block that has been free longest back to the system; False where none is free."""
+        try:
+            address = self.free.pop(0)
+        except IndexError:
+            return False
+        CPU.free(0, address)
+        self.made -= 1
+        return True
+
+
 class _Arena:
     """Where small classes are carved from; what is taken stays taken."""
 
@@ -93,10 +118,13 @@ _by_64 = [next(c for c in _small if c.size >= max(n, 1) * 64) for n in range(129
 
 
 def size_class(nbytes: int) -> SizeClass:
-    """The class of blocks for `nbytes` (0 to `SMALL`); no bytes still get an address."""
+    """The class of blocks for `nbytes` (0 to `MIDDLE`); no bytes still get an address."""
     if nbytes <= 8192:
         return _by_64[(nbytes + 63) >> 6]
-    return _small[_step(nbytes, 512) + 7]
+    if nbytes <= SMALL:
+        return _small[_step(nbytes, 512) + 7]
+    size = large_size(nbytes)
+    return _middle.get(size) or _middle.setdefault(size, _MiddleClass(size))
 
 
 def _step(nbytes: int, base: int) -> int:
@@ -154,6 +182,12 @@ class _LargeCache:
             self.clock += 1
             c.used = self.clock
             self.cached += c.size
+        middle = [(len(c.free) * c.size, c) for c in list(_middle.values())]
+        over = self.cached + sum(n for n, _ in middle) - bound
+        for _, most in sorted(middle, key=lambda x: x[0], reverse=True):  # of what there is most
+            while over > 0 and most.drop():
+                over -= most.size
+        bound = max(bound - sum(len(m.free) * m.size for _, m in middle), 0)
         while self.cached > bound:
             oldest = min((c for c in self.classes.values() if c.free), key=lambda c: c.used)
             CPU.free(0, oldest.free.pop(0))
@@ -197,6 +231,12 @@ class _LargeCache:
                 self.lock.release()
         else:
             c = self.classes.setdefault(size, _LargeClass(size))
+        address = self.mapping(size)
+        self.mapped += size
+        return address, c
+
+    def mapping(self, size: int) -> int:
+        """Fresh memory from the system.  Raises RuntimeError when there is none."""
         address = CPU.alloc(0, size)
         if not address:
             self.trim(0)
@@ -204,13 +244,13 @@ class _LargeCache:
             self.trim(0)
             address = CPU.alloc(0, size)
             if not address:
-                raise _failed(nbytes)
-        self.mapped += size
-        return address, c
+                raise _failed(size)
+        return address
 
 
 _arena = _Arena()
 _large = _LargeCache()
+_middle: dict[int, _MiddleClass] = {}  # by the bytes of a block
 _runs: list[tuple[int, int, int, int]] = []  # small blocks as they were made, by address: where, of what size, how many, which run it was
 _NEXT = 512  # free blocks of a size that are looked at: those that are given out next
 
@@ -224,12 +264,12 @@ def free_blocks() -> tuple[set[int], int]:
 def large_in_use() -> set[int]:
     """Where the large blocks begin that are somebody's now."""
     _large.settle()
-    return set(CPU._blocks).difference(*[c.free for c in list(_large.classes.values())])
+    return set(CPU._blocks).difference(*[c.free for c in list(_large.classes.values())], *[c.free for c in list(_middle.values())])
 
 
 def claim(address: int, size: int) -> bool:
     """Takes a block off the free list of its size; False where it is not there."""
-    if size > SMALL:
+    if size > MIDDLE:
         return _large.claim(address, size)
     try:
         size_class(size).free.remove(address)
@@ -245,7 +285,7 @@ class Claimed:
 
     def __init__(self, address: int, size: int) -> None:
         self.address, self.size = address, size
-        self._free: Any = _large.classes[size] if size > SMALL else size_class(size).free
+        self._free: Any = _large.classes[size] if size > MIDDLE else size_class(size).free
 
     def __del__(self) -> None:
         self._free.append(self.address)
@@ -258,7 +298,7 @@ def whole(address: int) -> tuple[int, int] | None:
         return found[:2]
     for start, nbytes in list(CPU._blocks.items()):
         if start <= address < start + nbytes:
-            return (start, nbytes) if nbytes in _large.classes else None
+            return (start, nbytes) if nbytes in _large.classes or nbytes in _middle else None
     return None
 
 
@@ -276,7 +316,7 @@ def block(nbytes: int) -> tuple[int, Any]:
 
     Raises RuntimeError when the system has no memory left, after everything cached was given back to it.
     """
-    if nbytes <= SMALL:
+    if nbytes <= MIDDLE:
         c = size_class(nbytes)
         free = c.free
         try:
@@ -301,9 +341,10 @@ def set_cache_bound(nbytes: int) -> int:
 def stats() -> dict[str, int]:
     """Bytes in living blocks, kept for reuse, and reserved from the system."""
     _large.settle()
-    small_made = sum(c.made * c.size for c in _small)
-    small_free = sum(len(c.free) * c.size for c in _small)
-    return {"allocated_bytes": small_made - small_free + _large.mapped - _large.cached,
-            "cached_bytes": small_free + _large.cached,
-            "reserved_bytes": _arena.reserved + _large.mapped}
+    listed = [*_small, *_middle.values()]
+    made = sum(c.made * c.size for c in listed)
+    free = sum(len(c.free) * c.size for c in listed)
+    return {"allocated_bytes": made - free + _large.mapped - _large.cached,
+            "cached_bytes": free + _large.cached,
+            "reserved_bytes": _arena.reserved + sum(c.made * c.size for c in _middle.values()) + _large.mapped}
 

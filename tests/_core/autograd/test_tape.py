@@ -10,6 +10,7 @@ import pytest
 
 import flambeau as fb
 from flambeau import autograd
+from flambeau._core.autograd import tape
 from flambeau._core.runtime import dispatch
 
 
@@ -42,6 +43,44 @@ def test_a_given_gradient_is_not_taken_over():
     (x + 0.0).backward(g)
     x.grad.zero_()
     assert g.tolist() == [1.0, 1.0]
+
+
+def test_a_leaf_borrows_the_memory_of_a_view_of_the_gradient():
+    x, g = fb.ones(2, 3, requires_grad=True), fb.rand(6)
+    before = g.clone()
+    x.view(6).backward(g)
+    first = x.grad
+    assert first.data_ptr() == g.data_ptr() and first._base is None and first.is_contiguous()
+    x.view(6).backward(g)  # accumulated elsewhere: what was given stays
+    assert fb.equal(g, before) and fb.equal(first.view(6), before) and fb.equal(x.grad.view(6), 2 * before)
+    x.grad = first = None
+    x.t().backward(g.view(3, 2))  # another layout than the leaf's
+    assert x.grad.data_ptr() != g.data_ptr() and fb.equal(x.grad, before.view(3, 2).t())
+    x.grad = None
+    x.view(6).backward(g)
+    assert x.grad.data_ptr() == g.data_ptr() and not tape._lent.keys() - {id(g.store)}
+
+
+def test_leaves_do_not_borrow_the_same_memory():
+    x, y, g = fb.ones(2, 3, requires_grad=True), fb.ones(2, 3, requires_grad=True), fb.rand(6)
+    (x.view(6) + y.view(6)).backward(g)
+    assert len({x.grad.data_ptr(), y.grad.data_ptr()}) == 2
+    x.grad = y.grad = None
+    x.view(6).backward(g)
+    y.view(6).backward(g)
+    assert x.grad.data_ptr() == g.data_ptr() != y.grad.data_ptr()
+    x.grad = y.grad = None
+    g = fb.rand(4, 3)
+    fb.cat((x, y)).backward(g)
+    assert (x.grad.data_ptr(), y.grad.data_ptr()) == (g.data_ptr(), g[2:].data_ptr())
+
+
+def test_a_gradient_that_the_program_holds_is_copied():
+    x, seen = fb.ones(2, 3, requires_grad=True), []
+    y = x * 1
+    y.register_hook(lambda g: seen.append(g))
+    y.view(6).backward(fb.rand(6))
+    assert x.grad.data_ptr() != seen[0].data_ptr() and fb.equal(x.grad, seen[0])
 
 
 def test_second_backward_needs_a_retained_graph():

@@ -138,7 +138,8 @@ def install() -> None:
     from flambeau._core.runtime import caches, cpu_memory, gpu_memory
     faulthandler.enable()
     module: Any = cpu_memory
-    module.SMALL, module.block = -1, block
+    module.SMALL = module.MIDDLE = -1
+    module.block = block
     pool: Any = gpu_memory.Pool
     take, taker = pool.take, pool.taker
     of_pools: WeakKeyDictionary[Any, _OfGpu] = WeakKeyDictionary()

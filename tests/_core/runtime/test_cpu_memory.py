@@ -63,20 +63,37 @@ def test_what_is_given_back_is_used_again(n: int) -> None:
     free.append(again)
 
 
-def test_large_blocks_are_kept_up_to_a_bound() -> None:
+@pytest.mark.parametrize("one", [8 << 20, 32 << 20])
+def test_large_blocks_are_kept_up_to_a_bound(one: int) -> None:
     memory.empty_cache()
-    before = memory.set_cache_bound(20 << 20)
+    before = memory.set_cache_bound(one * 5 // 2)
     try:
         start = memory.stats()["reserved_bytes"]
-        blocks = [memory.block(8 << 20) for _ in range(5)]
-        assert memory.stats()["reserved_bytes"] == start + (40 << 20)
+        blocks = [memory.block(one) for _ in range(5)]
+        assert memory.stats()["reserved_bytes"] == start + 5 * one
         for address, free in blocks:
             free.append(address)
-        assert memory.stats()["reserved_bytes"] == start + (16 << 20)
+        assert memory.stats()["reserved_bytes"] == start + 2 * one
         memory.empty_cache()
         assert memory.stats()["reserved_bytes"] == start
     finally:
         memory.set_cache_bound(before)
+
+
+def test_a_block_that_is_mapped_makes_room_within_the_bound() -> None:
+    memory.empty_cache()
+    before = memory.set_cache_bound(10 << 20)
+    try:
+        mapped = len(memory.CPU._blocks)
+        blocks = [memory.block(n) for n in (3 << 20, 3 << 20, 3 << 20, 5 << 20)]
+        for address, free in blocks:
+            free.append(address)
+        kept = memory.block(7 << 20)
+        assert len(memory.CPU._blocks) == mapped + 3  # two of 3 MiB went, of which there was most; 3 and 5 and the new one are left
+        kept[1].append(kept[0])
+    finally:
+        memory.set_cache_bound(before)
+        memory.empty_cache()
 
 
 def test_statistics_follow_the_blocks() -> None:
