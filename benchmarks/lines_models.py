@@ -130,12 +130,19 @@ def captured(setup: Any) -> Any:
     return lambda lib: lib.capture(setup(lib))
 
 
+def compiled(setup: Any) -> Any:
+    """The same step, compiled."""
+    return lambda lib: lib.compile(setup(lib))
+
+
 LINES = [
     Line("a training step of an MLP (64-256-256-10, 4096 rows)", 1.0, rows_of_few_features()),
     Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt()),
     Line("the same GPT's step: torch eager, ours captured", 2.8, character_gpt(), ours=captured(character_gpt())),
+    Line("the same GPT's step: torch eager, ours compiled", 2.8, character_gpt(), ours=compiled(character_gpt())),
     Line("a PINN's step (2-64-64-1, 1024 points, a gradient of a gradient)", 1.0, pinn()),
     Line("the same PINN's step: torch eager, ours captured", 3.0, pinn(), ours=captured(pinn())),
+    Line("the same PINN's step: torch eager, ours compiled", 3.0, pinn(), ours=compiled(pinn())),
     Line("MiniLM, 1 sentence of 32 tokens", 1.0, minilm(1)),
     Line("MiniLM, 32 sentences of 32 tokens", 1.0, minilm(32)),
 ]

@@ -202,6 +202,7 @@ def main() -> int:
                 errors = [f"\n[red]{value}[/]" for value in values if isinstance(value, str)]
                 table.add_row(name + "".join(errors), *shown, "", f"at most {at_most} {unit}", mark(good))
     console.print(table)
+    console.print(f"jax.jit: {_version('jax')}; no line is measured beside it")
     console.print(f"{short} short of their target" if short else "every line reaches its target")
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(figures, indent=1))

@@ -55,6 +55,9 @@ grad_of_duals = _nobody("grad_of_duals")
 keep_tangents = _nobody("keep_tangents")  # gives one tensor the tangents of another
 no_out_of_duals = _nobody("no_out_of_duals")  # raises where an operation with `out=` has such a tensor among its arguments
 
+# of `nn`
+optimized: Callable[[Any], Any] = lambda model: model  # noqa: E731 (a Module with compiled calls, anything else itself; without `nn` there is no Module)
+
 # of `func`
 vmap = _nobody("vmap")
 

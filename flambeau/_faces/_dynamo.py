@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph
 from flambeau.interop import stand_ins
-from flambeau.nn.module import Module
+from flambeau.nn.optimized_module import OptimizedModule
 
 
 class Settings:
@@ -25,10 +25,6 @@ class Settings:
 
 
 config: Any = Settings()
-
-
-class OptimizedModule(Module):
-    """No module is one: `compile` gives modules back as they are.  For ``isinstance``."""
 
 
 class TransformGetItemToIndex(contextlib.nullcontext[None]):
@@ -61,7 +57,7 @@ def list_backends(*args: Any, **options: Any) -> list[str]:
     return ["eager"]
 
 
-stand_ins.module(f"{__name__}.eval_frame", {"OptimizedModule": OptimizedModule}, "Modules that were compiled: none is.")
+stand_ins.module(f"{__name__}.eval_frame", {"OptimizedModule": OptimizedModule}, "Modules that were compiled.")
 stand_ins.module(f"{__name__}._trace_wrapped_higher_order_op", {"TransformGetItemToIndex": TransformGetItemToIndex}, "Help for `vmap` in a compiler.")
 stand_ins.modules(__name__, {"exc": "Unsupported BackendCompilerFailed InternalTorchDynamoError TorchRuntimeError"}, "there is no tracing compiler here")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core import ops
 from .._core.errors import warn
+from .._core.hooks import provide
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from . import hooks as _hooks
@@ -608,3 +609,14 @@ __all__ = ["Module", "register_module_backward_hook", "register_module_buffer_re
            "register_module_module_registration_hook", "register_module_parameter_registration_hook"]
 
 sys.modules[__name__].__class__ = _hooks.TablesOfHooks
+
+
+def _optimized(model: Any) -> Any:
+    """A Module with compiled calls; anything else itself."""
+    if not isinstance(model, Module):
+        return model
+    from .optimized_module import OptimizedModule
+    return model if isinstance(model, OptimizedModule) else OptimizedModule(model)
+
+
+provide(optimized=_optimized)

@@ -13,13 +13,15 @@ from time import perf_counter
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import tape
+from .. import hooks
+from ..autograd import inplace, tape
 from ..engine.plans import maker
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture
 from ..tensor import NO_FREE, Tensor
 from . import trees
-from .graph import DECLARED
+from .checks import checked_first
+from .graph import declared
 from .guards import SPACE, modes, watched
 from .history import History, back, back_again, back_several, several_again
 from .passes import shortened
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 AFTER = 3  # calls of Python's
+NOTES = {"_views", "_classes", "_used"}  # of an argument, which nothing that is recorded depends on
 _TRIES = 3  # runs that learned nothing, or whose record was of no use, until the function is left to Python
 _RECORDS = 4  # of a function: each has memory of its own
 _KINDS = 64  # of calls
 _IDLE = 64  # calls on end of kinds that are left to Python, after which a function of which nothing is kept is left to it altogether
 _TIMED = 8  # replays that are held against Python's calls
 _NEVER = float("inf")
+_MANY = 10**9
 MISS: Any = object()
 
 
@@ -54,6 +58,9 @@ class Kept:
         tree = trees.taken(result, found)
         self._check_tree(tree, run, result)
         new, self.parts = self._results(found, given, run)
+        # the views that a recorded write through their base gives a new history, and those that may not be written
+        self.noted = [(j, i) for j, b in enumerate(new) for ref in b.__dict__.get("_views", ()) for i, t in enumerate(new) if ref() is t and t.base is b]
+        self.marks = {i: t.__dict__["_made"] for i, t in enumerate(new) if "_made" in t.__dict__}
         self.pasts = histories(run, given.tensors, new)
         run.release()
         saved: list[Any] | None = None
@@ -71,6 +78,8 @@ class Kept:
         held: dict[int, int] = {}
         for t in new:
             held[id(t.store)] = held.get(id(t.store), 0) + 1
+        if saved is not None:  # nodes hold them too
+            held = {id(s): _MANY for s in (*saved, *[t.store for t in new])}
         self.plan = plan = Planned(recording, given.tensors, tuple(trees.Leaf(i) for i in range(len(new))), shown, held, saved)
         if any(id(r.store) not in plan.fresh for r in shown):
             raise Refused("a result is a view of memory that lives on")
@@ -78,7 +87,8 @@ class Kept:
             raise Refused("it leaves memory behind")
         if any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
             raise Refused("it does work on a GPU")
-        self._check_order(plan)
+        plan.steps = checked_first(plan)
+        self._check_order(plan, plan.steps)
         self.versions = [t.store.version for t in new]
         before = run.versions
         inside = {id(t.store): i for i, t in enumerate(given.tensors)}
@@ -87,6 +97,7 @@ class Kept:
         self.grads = [(s.node, g, None if g is None else g.store.version) for s, g in grads.values()]
         self._guard(run, plan, stores)
         steps = shortened(plan)
+        self._check_order(plan, steps)
         plan.release(steps)
         self.replay = bind(plan, steps)
         self.tree = tree
@@ -125,7 +136,7 @@ class Kept:
 
         def place(t: Tensor) -> int:
             if id(t) not in number:
-                if type(t) is not Tensor or not t.meta.plain or t.__dict__ or run.is_old(t):
+                if type(t) is not Tensor or not t.meta.plain or not t.__dict__.keys() <= {"_views", "_made"} or run.is_old(t):
                     raise Refused(f"a result is a {type(t).__name__} that is not plain")
                 if t.node is not None and not t.node[0]:
                     raise Refused("a result is a leaf that it made")
@@ -143,19 +154,18 @@ class Kept:
                 parts.append(("old", t))
             else:
                 base = t.base
-                if base is not None and (base.base is not None or base.store is not t.store or t.node is not None or base.node is not None or (
-                        run.is_old(base))):
-                    raise Refused("a result is a view")
+                if base is not None and (base.base is not None or base.store is not t.store or run.is_old(base)):
+                    raise Refused("a result is a view of what lived before")
                 parts.append(("new", place(t), None if base is None else place(base)))
         return new, parts
 
-    def _check_order(self, plan: Planned) -> None:
+    def _check_order(self, plan: Planned, steps: Sequence[Any]) -> None:
         """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
         def lasts(x: Any) -> bool:
             return x.of == "a" if isinstance(x, Spot) else type(x) is int and (x in plan.streams or any(
                 k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for k in plan.kept.values()))
         changed = False
-        for s in plan.steps:
+        for s in steps:
             if isinstance(s, capture.Read):
                 if changed:
                     raise Refused("it checks arguments when it has changed something")
@@ -163,7 +173,7 @@ class Kept:
                 p = s.prepared
                 if changed and p.program is None and not sequences.native(p.entry):  # Python carries it out, and may raise
                     raise Refused(f"it checks arguments ({p.name}) when it has changed something")
-                known = p.program is not None or (p.name.startswith(DECLARED) and not p.beside)
+                known = p.program is not None or declared(p)
                 changed = changed or any(map(lasts, s.args[:p.outputs] if known else s.args))
             else:
                 changed = changed or isinstance(s, Ask) or lasts(s.address)
@@ -199,7 +209,8 @@ class Kept:
         self.limits: list[tuple[int, int]] = []
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()]}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
-                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "seq": tape.next_seq}
+                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "seq": tape.next_seq,
+                                 "note": inplace.note, "NOTES": NOTES}
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
         body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
                 *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
@@ -259,10 +270,15 @@ class Kept:
                 names.append(g.name(part[1]))
             else:
                 names.append(f"rs[{part[1]}]")
+                if k != next(j for j, p in enumerate(self.parts) if p[:2] == part[:2]):
+                    continue
                 if part[2] is not None:
                     lines.append(f"  rs[{part[1]}].base = rs[{part[2]}]")
-                if part[3] is not None and k == next(j for j, p in enumerate(self.parts) if p[:2] == part[:2]):
+                if part[1] in self.marks:
+                    lines.append(f"  rs[{part[1]}].__dict__['_made'] = {g.name(self.marks[part[1]])}")
+                if part[3] is not None:
                     lines.append(f"  rs[{part[1]}].node = copied({g.name(part[3])})")
+        lines += [f"  note(rs[{j}], rs[{i}])" for j, i in self.noted]  # in the order in which a write gives them a new history
         if type(self.tree) is trees.Leaf:
             return [*lines, f"  return {names[self.tree.number]}"]
         if not names and type(self.tree) in ATOMS:
@@ -375,7 +391,7 @@ class _Given:
     @property
     def fit(self) -> bool:
         """Whether its tensors may be others at each call."""
-        return all(t.meta.plain and t.meta.device.type == "cpu" and not t.__dict__ and (
+        return all(t.meta.plain and t.meta.device.type == "cpu" and t.__dict__.keys() <= NOTES and (
             t.base is None or t.base.node is None if t.node is None else t.node[0] or t.node[5] is None) for t in self.tensors) and _apart(self.tensors)
 
     def key(self) -> Any:
@@ -394,7 +410,7 @@ class _Given:
         for i, x in enumerate(self.values):
             if i in self.places:
                 found.append(f"type(x{i}) is Tensor and x{i}.meta is {g.name(x.meta)} and {_HISTORY[_history(x)].format(x=f'x{i}')} "
-                             f"and x{i}.store not in taken and x{i}.store.free is not NO_FREE and not x{i}.__dict__")
+                             f"and x{i}.store not in taken and x{i}.store.free is not NO_FREE and (not x{i}.__dict__ or x{i}.__dict__.keys() <= NOTES)")
             elif type(x) in ATOMS and x == x:
                 found.append(f"x{i} is {g.name(x)} or (type(x{i}) is {g.name(type(x))} and repr(x{i}) == {repr(x)!r})")
             else:
@@ -541,7 +557,7 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, 
             isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
     """A function that gives, changes, raises and prints what `model` does, always.  Where all that a call reads is known, and is as it was at an earlier
     call with tensors of the same layouts, Python is left out, and the launches are fused as by `flambeau.capture`; where not, Python's code runs as it
-    is.  A Module is given back as it is.  Also a decorator, with or without options.
+    is.  Of a Module it gives another (an ``OptimizedModule``), whose calls are those of the Module, compiled.  Also a decorator, with or without options.
 
     fullgraph, dynamic, mode, options: accepted; every shape is served.  backend: a name of PyTorch's, or a function, which is not called; with "eager",
     or with `disable`, `model` is given back.
@@ -557,23 +573,24 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, 
         return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
     if not callable(model):
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
-    if disable or backend == "eager" or callable(backend) or type(model) not in (FunctionType, MethodType):
+    if disable or backend == "eager" or callable(backend):
         return model
-    return _compiled(model)
+    return compiled(model) if type(model) in (FunctionType, MethodType) else hooks.optimized(model)
 
 
-def _compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that does what a function or method does, with Python left out where it may be."""
     if "__compiled__" in getattr(f, "__dict__", {}):
         return f
     state = Compiled(f)
     records, slow = state.records, state.call
 
     @functools.wraps(f)
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         for kept in records:
             made = kept.call(args, kwargs)
             if made is not MISS:
                 return made
         return slow(args, kwargs) if state.on else f(*args, **kwargs)
-    compiled.__compiled__ = state  # type: ignore[attr-defined]
-    return compiled
+    call.__compiled__ = state  # type: ignore[attr-defined]
+    return call

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 Owner = tuple[str, int]
 _FAR = 1 << 62
 # Library routines whose outputs come first and are all that they write. Of others it is not known: they may write wherever they are given an address.
-DECLARED = ("matmul_", "convolution_", "depthwise_", "attention")
+_DECLARED = ("matmul_", "convolution_", "depthwise_", "attention")
+
+
+def checks(p: Any) -> bool:
+    """Whether a launch only looks at positions, and raises where they are wrong (`specs.Check`)."""
+    return p.program is None and not p.outputs and p.name.endswith(" check")
+
+
+def declared(p: Any) -> bool:
+    """Whether the outputs of a library routine come first and are all that it writes."""
+    return checks(p) or (p.name.startswith(_DECLARED) and not p.beside)
 
 
 class Access:
@@ -215,7 +225,7 @@ class Graph:
 
     def _of_routine(self, s: Launch) -> list[Access]:
         found = []
-        known = s.prepared.name.startswith(DECLARED) and not s.prepared.beside
+        known = declared(s.prepared)
         for k, x in enumerate(s.args):
             if not _is_address(x) or (isinstance(x, int) and (k, x) not in s.addresses()):
                 continue

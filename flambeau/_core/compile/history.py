@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from .reads import Run
 
 MISS: Any = object()
+_recorded = mode._grad.get
 _TRIES = 3  # passes that could not be captured, until all go through the graph
 _PACKAGE = __name__.partition(".")[0]
 _MANY = 10**9
+_NOTES = {"_views", "_made", "_classes", "_used", "_below"}  # of a tensor that nodes keep: nothing comes of them but speed
 _REACH = 4000  # objects that are looked through for tensors
 
 
@@ -218,7 +220,7 @@ class History(tape.Described):
             return lambda m: t
         number = self._tensor_numbers.get(id(t))
         if number is None:
-            if type(t) is not Tensor or not t.meta.plain or not t.__dict__.keys() <= {"_views", "_made"}:
+            if type(t) is not Tensor or not t.meta.plain or not t.__dict__.keys() <= _NOTES:
                 raise Refused(f"a node keeps a {type(t).__name__} that is not plain")
             number = self._tensor_numbers[id(t)] = len(self.tensors)
             self.tensors.append(None)
@@ -427,15 +429,23 @@ def _took(node: Any, g: Any) -> Any:
 
 def back(node: Any, g: Any) -> Any:
     """BACKWARD of a call with one result that requires grad."""
-    return back_several(node, [g])
+    past: History = node[4][0]
+    if g.__class__ is Tensor and g.node is None and not _recorded():
+        run = past.backs.get((g.meta,))
+        if run is not None:
+            made = run(node, (g,))
+            if made is not MISS:
+                past.fast += 1
+                return made
+    return past.passed(node, (g,))
 
 
 def back_several(node: Any, gs: Any) -> Any:
     """BACKWARD of a call with several results that require grad."""
     past: History = node[4][0]
-    if not mode._grad.get() and all(g is None or (type(g) is Tensor and g.node is None) for g in gs):
+    if not _recorded() and all(g is None or (type(g) is Tensor and g.node is None) for g in gs):
         run = past.backs.get(tuple([None if g is None else g.meta for g in gs]))
-        if run is not None and past.renewed == caches.renewed:
+        if run is not None:
             made = run(node, gs)
             if made is not MISS:
                 past.fast += 1
@@ -445,7 +455,7 @@ def back_several(node: Any, gs: Any) -> Any:
 
 def back_again(node: Any, g: Any) -> Any:
     """The same of a graph that keeps no tensors, through which passes may go again."""
-    return back_several(node, [g])
+    return back(node, g)
 
 
 def several_again(node: Any, gs: Any) -> Any:

@@ -128,7 +128,7 @@ class Run:
             if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (t.node is not None and t.node[5] is not None):
                 self.taint("it changes a tensor's layout, memory or hooks")
         for t, node, grad in self._given:
-            if node is not None and (t.node is not node or node[1] is not grad or t.store.version != self.versions[id(t.store)]):
+            if t.node is not node or (node is not None and (node[1] is not grad or t.store.version != self.versions[id(t.store)])):
                 self.taint("it changes an argument that requires grad")
             elif node is not None and (self.accumulates or (self.passes and node[0])):
                 self.taint("it passes through an argument's history")

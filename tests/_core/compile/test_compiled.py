@@ -434,16 +434,29 @@ def test_exceptions_are_those_of_the_function() -> None:
         g(x)
 
 
-def test_a_check_behind_a_change_is_left_to_python() -> None:
+def test_a_check_behind_a_change_is_done_before_it() -> None:
     state = torch.zeros(1)
 
     def f(rows: Any) -> Any:
         state.add_(1)
         return torch.nn.functional.embedding(rows, state.reshape(1, 1))
-    assert "checks arguments" in left_to_python(f, torch.tensor([0]))
+    g = replayed(f, torch.tensor([0]))
+    assert g(torch.tensor([0])).tolist() == [[7.0]]
     with pytest.raises(IndexError):
-        f(torch.tensor([1]))
-    assert state.tolist() == [7.0]
+        g(torch.tensor([1]))
+    assert state.tolist() == [8.0]
+
+
+def test_a_check_of_what_was_changed_is_left_to_python() -> None:
+    state, table = torch.zeros(1, dtype=torch.int64), torch.rand(9, 2)
+
+    def f(rows: Any) -> Any:
+        state.add_(rows)
+        return torch.nn.functional.embedding(state, table)
+    assert "checks arguments" in left_to_python(f, torch.tensor([1]))
+    with pytest.raises(IndexError):
+        f(torch.tensor([3]))
+    assert state.tolist() == [9]
 
 
 def test_arguments_that_share_memory() -> None:

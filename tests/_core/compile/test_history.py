@@ -6,12 +6,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 
 import flambeau as torch
 from flambeau import nn
 from flambeau._core.compile import compiled
 from flambeau._core.runtime import dispatch
+from tests._core.compile.test_passes import _STEP as STEP
+from tests._core.compile.test_passes import program
 
 
 @pytest.fixture(autouse=True)
@@ -459,3 +463,164 @@ def test_an_argument_that_is_written_is_left_to_python() -> None:
         g(h).backward()
         assert x.grad.tolist() == [2.0, 2.0]
     assert not g.__compiled__.records
+
+
+def _views(w: World) -> Callable[..., Any]:
+    net = w.net
+
+    def f(x: Any) -> Any:
+        y = net(x)
+        first, second = y.split(1, 1)
+        return y.t(), y.view(2, 4)[0], first, x.mul(2).view(-1), torch.ones(4).view(2, 2)
+    return f
+
+
+def _write(i: int) -> Callable[[Any], None]:
+    def write(found: Any) -> None:
+        found[i].mul_(3)
+    return write
+
+
+def _write_base(found: Any) -> None:
+    found[0]._base.mul_(3)
+
+
+@pytest.mark.parametrize("write", [lambda found: None, _write(0), _write(1), _write(2), _write(3), _write_base], ids=range(6))
+def test_results_that_are_views(write: Any) -> None:
+    def run(compiles: bool) -> Any:
+        w = World()
+        f: Any = torch.compile(_views(w)) if compiles else _views(w)
+        seen: list[Any] = []
+        for k in range(8):
+            for p in w.parameters():
+                p.grad = None
+            found = f(w.x)
+            if compiles and k == 5:
+                assert f.__compiled__.records, [kind.why for kind in f.__compiled__.kinds.values()]
+            try:
+                if k > 4:
+                    write(found)
+                seen.append([(y.tolist(), y._base is None or y._base.tolist(), y.is_leaf) for y in found])
+                (found[0].sum() + found[1].square().sum() + found[2].exp().sum()).backward()
+            except RuntimeError as error:
+                seen.append(str(error))
+            seen.append([None if p.grad is None else p.grad.tolist() for p in w.parameters()])
+        return seen
+    assert run(True) == run(False)
+
+
+class Words(nn.Module):
+    """Indices that are checked, forward and backward, in a step that changes what lives on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.places, self.norm, self.head = nn.Embedding(7, 4), nn.Embedding(3, 4), nn.LayerNorm(4), nn.Linear(4, 7)
+
+    def forward(self, words: Any, wanted: Any) -> Any:
+        y = self.head(self.norm(self.table(words) + self.places(torch.arange(words.shape[1]))))
+        return y, nn.functional.cross_entropy(y.view(-1, 7), wanted.view(-1))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_indices_are_checked_with_the_function_s_error_and_line(whole: bool) -> None:
+    def run(compiles: bool) -> Any:
+        torch.manual_seed(0)
+        net = Words()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+
+        def step(words: Any, wanted: Any) -> Any:
+            optimizer.zero_grad()
+            y, loss = net(words, wanted)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        def forward(words: Any, wanted: Any) -> Any:
+            return net(words, wanted)
+        inner = step if whole else forward
+        f: Any = torch.compile(inner) if compiles else inner
+        g = torch.Generator().manual_seed(1)
+        seen: list[Any] = []
+        for k in range(12):
+            words, wanted = torch.randint(0, 7, (2, 3), generator=g), torch.randint(0, 7, (2, 3), generator=g)
+            if k in (7, 9):
+                (words if k == 7 else wanted)[1, 1] = 7
+            if compiles and k == 6:
+                assert f.__compiled__.records, [kind.why for kind in f.__compiled__.kinds.values()]
+            try:
+                found = f(words, wanted)
+                if not whole:
+                    optimizer.zero_grad()
+                    found[1].backward()
+                    optimizer.step()
+                seen.append((found if whole else found[1]).item())
+            except IndexError as error:
+                lines, trace = [], error.__traceback__
+                while trace is not None:
+                    if trace.tb_frame.f_code.co_filename == __file__:
+                        lines.append(trace.tb_lineno)
+                    trace = trace.tb_next
+                seen.append((str(error), lines))
+            seen.append([p.tolist() for p in net.parameters()])
+        return seen
+    assert run(True) == run(False)
+
+
+def test_the_same_argument_again_and_again() -> None:
+    net = nn.Linear(3, 5)
+
+    def f(x: Any, wanted: Any) -> Any:
+        return nn.functional.cross_entropy(net(x[:, :3]), wanted)
+    x, wanted = torch.ones(4, 6), torch.tensor([1, 2, 3, 4])
+    g: Any = torch.compile(f)
+    for _ in range(8):
+        assert g(x, wanted).item() == f(x, wanted).item()
+    assert g.__compiled__.records
+    assert g.__compiled__.records[0].call((x, wanted), {}) is not compiled.MISS
+
+
+def _gradients_of(steps: list[tuple[str, int, int, int]], shape: tuple[int, int], seed: int) -> bool:
+    """Holds a random program's gradients, through its compiled calls, against Python's. Gives whether a record was kept."""
+    def made(compiles: bool) -> tuple[Any, Any]:
+        state = (torch.arange(4.0) / 4).requires_grad_()
+
+        def f(x: Any) -> Any:
+            inner = program(steps, state * 1)
+            return [y for y in inner(x * 1) if y.requires_grad]
+        return torch.compile(f) if compiles else f, state
+    (eager, a), (compiles, b) = made(False), made(True)
+    g = torch.Generator().manual_seed(seed)
+    for k in range(8):
+        x = torch.rand(*shape, generator=g) - 0.5
+        seen: list[Any] = []
+        for f, state in ((eager, a), (compiles, b)):
+            torch.manual_seed(seed + k)
+            y = x.clone().requires_grad_()
+            state.grad = None
+            try:
+                outs = f(y)
+                if k == 6 and outs:  # a recorded pass
+                    gs = torch.autograd.grad(sum(out.float().sum() for out in outs), [y, state], create_graph=True, allow_unused=True)
+                    sum(((t * t).sum() for t in gs if t is not None and t.requires_grad), y.sum() * 0).backward()
+                elif outs:
+                    sum(out.float().square().sum() for out in outs).backward()
+            except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as error:
+                seen.append(str(error))
+                continue
+            seen.append([None if t is None else t.contiguous().numpy().tobytes() for t in (y.grad, state.grad)])
+            seen[-1] += [(out.dtype, tuple(out.shape), out._version, out.grad_fn.name()) for out in outs]
+        if k == 6:  # the sums of second derivatives come in an order of their own
+            continue
+        assert seen[0] == seen[1], (k, steps)
+    return bool(compiles.__compiled__.records)
+
+
+def test_gradients_of_random_programs_are_those_of_python() -> None:
+    kept = []
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(STEP, min_size=2, max_size=12), st.sampled_from([(3, 4), (5, 8), (1, 7)]), st.integers(0, 99))
+    def check(steps: list[tuple[str, int, int, int]], shape: tuple[int, int], seed: int) -> None:
+        kept.append(_gradients_of(steps, shape, seed))
+    check()
+    assert any(kept)
