@@ -80,11 +80,12 @@ _lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max s
  _assert _shape_as_tensor""")
 _lazy("_C", "PyTorchFileReader PyTorchFileWriter TensorType")
 _lazy("accelerator", "get_device_module")
-_lazy("nn.functional", """alpha_dropout batch_norm bilinear binary_cross_entropy_with_logits channel_shuffle cosine_embedding_loss ctc_loss
- embedding feature_alpha_dropout feature_dropout hinge_embedding_loss instance_norm kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
+_lazy("nn.functional", """alpha_dropout bilinear binary_cross_entropy_with_logits channel_shuffle cosine_embedding_loss ctc_loss
+ feature_alpha_dropout feature_dropout hinge_embedding_loss kl_div margin_ranking_loss pixel_shuffle pixel_unshuffle
  poisson_nll_loss prelu rrelu rrelu_ triplet_margin_loss""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
  set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
+_lazy("_core.ops.aten_compat", "batch_norm embedding instance_norm")
 _lazy("_core.ops.determinism", """use_deterministic_algorithms are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled
  get_deterministic_debug_mode set_deterministic_debug_mode""")
 _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled

@@ -103,6 +103,11 @@ def _log_symmetric(z: Any) -> Any:
     return (2 * mp.atanh(s) - 2 * s) / (s * z)
 
 
+def _log2_tail(z: Any) -> Any:
+    s = mp.sqrt(z)
+    return (2 * mp.atanh(s) - 2 * s - 2 * s * z / 3) / (s * z ** 2) / mp.log(2)
+
+
 def _scaled_erfc(t: Any) -> Any:
     x = 4 * (1 + t) / (1 - t)
     return mp.erfc(x) * mp.exp(x * x) * (1 + 2 * x)
@@ -143,6 +148,12 @@ TABLES: list[tuple[str, str, Any, Any, Any, Any, int | None, int | None]] = [
      safe(lambda f: abs(f ** 3 / mp.log(1 + f)) + TINY, TINY), LOW, HIGH, 7, None),
     ("LOG_SYMMETRIC", "log(1 + f) = 2 s + s z p(z), s = f / (2 + f), z = s^2", safe(_log_symmetric, mp.mpf(2) / 3),
      safe(lambda z: z * mp.sqrt(z) / (2 * mp.atanh(mp.sqrt(z))) + TINY, TINY), mp.mpf(0), mp.mpf("0.02945"), None, 6),
+    ("SHORT_LOG2", "log2(1 + f) = f p(f), sqrt(1/2) <= 1 + f <= sqrt(2); for results in single", safe(lambda f: mp.log(1 + f, 2) / f, 1 / mp.log(2)),
+     safe(lambda f: f / mp.log(1 + f, 2), mp.log(2)), LOW, HIGH, None, 14),
+    ("SHORT_EXP2", "2^r = p(r), |r| <= 1/2; for results in single", lambda r: mp.mpf(2) ** r, lambda r: mp.mpf(2) ** -r, mp.mpf(-1) / 2,
+     mp.mpf(1) / 2, None, 8),
+    ("LOG2_TAIL", "log2(1 + f) = (2 s + 2/3 s^3) / log(2) + s^5 p(z), s = f / (2 + f), z = s^2", safe(_log2_tail, mp.mpf(2) / 5 / mp.log(2)),
+     safe(lambda z: z ** 2 * mp.sqrt(z) * mp.log(2) / (2 * mp.atanh(mp.sqrt(z))) + TINY, TINY), mp.mpf(0), mp.mpf("0.02945"), None, 6),
     ("TANH", "tanh(x) = x + x z p(z), z = x^2, |x| <= 0.625", safe(lambda z: (mp.tanh(root(z)) / root(z) - 1) / z, mp.mpf(-1) / 3),
      safe(lambda z: z * root(z) / mp.tanh(root(z)) + TINY, TINY), mp.mpf(0), mp.mpf("0.391"), 4, 11),
     ("ERF", "erf(x) = x + x p(z), z = x^2, |x| <= 0.93 (1 in double)",

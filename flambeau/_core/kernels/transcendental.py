@@ -2,7 +2,7 @@
 
 Each renderer writes them in its own language (`values.Value`), so that all renderers give the same bits.  All functions of float32 are
 written so; the less frequent ones are computed in float64 and rounded, which makes them nearly correctly rounded.  Of float64, exp, exp2,
-expm1, log, log2, log10, log1p, tanh, erf, erfc, sin, cos and tan are written so.  All others (the rest of float64, nextafter) call the
+expm1, log, log2, log10, log1p, pow, tanh, erf, erfc, sin, cos and tan are written so.  All others (the rest of float64, nextafter) call the
 target's library.
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
@@ -203,30 +203,114 @@ def _asinh(x: Value) -> Value:
     a = abs(x)
     z = a * a
     near = (a * z).fma(z.fma(3 / 40, -1 / 6), a)
-    return (a < 0.01).pick(near, _log(a + (z + 1.0).sqrt())).sign_of(x)
+    return (a < 0.01).pick(near, _short_log(a + (z + 1.0).sqrt())).sign_of(x)
 
 
 def _acosh(x: Value) -> Value:
-    return (x < 1.0).pick(x.of(x.lift(math.nan)), _log(x + ((x - 1.0) * (x + 1.0)).sqrt()))
+    return (x < 1.0).pick(x.of(x.lift(math.nan)), _short_log(x + ((x - 1.0) * (x + 1.0)).sqrt()))
 
 
 def _atanh(x: Value) -> Value:
     z = x * x
     near = (x * z).fma(z.fma(1 / 5, 1 / 3), x)
-    return (abs(x) < 0.001).pick(near, _log((x + 1.0) / (1.0 - x)) * 0.5).sign_of(x)
-
-
-def _pow(x: Value, y: Value) -> Value:
-    # in double: y log2|x| has 53 bits, of which a float32 result needs 24 after at most 8 before the point
     a = abs(x)
-    size = _exp2(y * _log2(a))
-    size = (a.equals(1.0) & y.equals(y)).pick(1.0, size)
+    # both sums are exact, and the logarithms add up
+    far = (_short_log2(a + 1.0) - _short_log2(1.0 - a)) * (math.log(2.0) / 2)
+    far = (a < 1.0).pick(far, a.equals(1.0).pick(math.inf, x.of(x.lift(math.nan))))
+    return (a < 0.001).pick(near, far).sign_of(x)
+
+
+def _short_log2(x: Value) -> Value:
+    """log2 of a positive finite number that comes from a single, in double, to 41 bits: no division, and no number is too small to be normal."""
+    c, bits = _OF_DOUBLE, x.bits()
+    k = (bits - c.root_half_bits) >> c.mantissa
+    f = (bits - (k << c.mantissa)).floats() - 1.0
+    return f.fma(_poly(f, "SHORT_LOG2"), k.to(x.d))
+
+
+def _short_log(x: Value) -> Value:
+    """The logarithm of a number that is not negative, of 41 bits as `_short_log2`."""
+    value = (x < math.inf).pick(_short_log2(x) * math.log(2.0), x)
+    return x.equals(0.0).pick(x.of(x.lift(-math.inf)), value)
+
+
+def _short_exp2(x: Value) -> Value:
+    """2**x in double, to 40 bits, where it is in the range of singles, and there only."""
+    c = _OF_DOUBLE
+    x = x.at_least(-152.0).at_most(130.0)
+    t = x + c.magic
+    return _poly(x - (t - c.magic), "SHORT_EXP2") * (((t.bits() - c.magic_bits) + c.bias) << c.mantissa).floats()
+
+
+def _power(x: Value, y: Value, size: Callable[[Value], Value]) -> Value:
+    """x**y by `size`, |x|**y for an |x| that is neither 1 nor of a y of 0."""
+    a = abs(x)
     whole = y.nearest().equals(y)
     half = y * 0.5
     odd = whole & half.nearest().differs(half)
-    signed = odd.pick(size.sign_of(x), size)
-    power = ((x < 0.0) & y.nearest().differs(y) & (a < math.inf)).pick(x.of(x.lift(math.nan)), signed)
-    return (y.equals(0.0) | x.equals(1.0)).pick(1.0, power)
+    made = (a.equals(1.0) & y.equals(y)).pick(1.0, size(a))
+    made = odd.pick(made.sign_of(x), made)
+    made = ((x < 0.0) & y.nearest().differs(y) & (a < math.inf)).pick(x.of(x.lift(math.nan)), made)
+    return (y.equals(0.0) | x.equals(1.0)).pick(1.0, made)
+
+
+def _pow_single(x: Value, y: Value) -> Value:
+    def size(a: Value) -> Value:
+        # in double: y log2|x| has 41 bits, of which a float32 result needs 24 after at most 8 before the point
+        log = a.equals(0.0).pick(a.of(a.lift(-math.inf)), (a < math.inf).pick(_short_log2(a), a))
+        return _short_exp2(log * y)
+    return _power(x, y, size)
+
+
+_LN2 = (0.6931471805599453, 2.3190468138462996e-17)
+_TWO_BY_LN2 = (2.8853900817779268, 4.0710547481862066e-17)
+_TWO_BY_3_LN2 = (0.9617966939259756, 5.0577616648125907e-17)
+
+
+def _log2_in_two(x: Value) -> tuple[Value, Value]:
+    """log2 of a number that is not negative, in double, in two parts which together have 64 bits."""
+    c = _OF_DOUBLE
+    small = x < c.least_normal
+    bits = small.pick(x * 2.0 ** c.mantissa, x).bits()
+    whole = (bits - c.root_half_bits) >> c.mantissa
+    f = (bits - (whole << c.mantissa)).floats() - 1.0
+    k = whole.to(x.d) + small.pick(x.of(x.lift(-float(c.mantissa))), 0.0)
+    d = f + 2.0
+    inverse = 1.0 / d
+    s = f * inverse
+    s_low = ((-s).fma(d, f) - s * (f - (d - 2.0))) * inverse
+    z = s * s
+    z_low = s.fma(s, -z) + (s + s) * s_low
+    cube = z * s
+    cube_low = z.fma(s, -cube) + (z * s_low + z_low * s)
+    t, u = s * _TWO_BY_LN2[0], cube * _TWO_BY_3_LN2[0]
+    low = s.fma(_TWO_BY_LN2[0], -t) + s_low.fma(_TWO_BY_LN2[0], s * _TWO_BY_LN2[1])
+    low = low + (cube.fma(_TWO_BY_3_LN2[0], -u) + cube_low.fma(_TWO_BY_3_LN2[0], cube * _TWO_BY_3_LN2[1]) + cube * z * _poly(z, "LOG2_TAIL"))
+    near = t + u
+    high = k + near
+    low = (near - (high - k)) + ((u - (near - t)) + low)
+    total = high + low
+    low = low - (total - high)
+    odd = x.equals(0.0).pick(x.of(x.lift(-math.inf)), x)
+    usual = (x > 0.0) & (x < math.inf)
+    return usual.pick(total, odd), usual.pick(low, 0.0)
+
+
+def _pow(x: Value, y: Value) -> Value:
+    def size(a: Value) -> Value:
+        high, low = _log2_in_two(a)
+        p = y * high
+        rest = (abs(p) < 1100.0).pick(y.fma(high, -p) + y * low, 0.0)
+        c = _OF_DOUBLE
+        p = p.at_least(c.exp2_range[0]).at_most(c.exp2_range[1])
+        t = p + c.magic
+        n = t - c.magic
+        exact = p - n
+        part = exact + rest
+        r = part * _LN2[0]
+        low = part.fma(_LN2[0], -r) + (part * _LN2[1] + (rest - (part - exact)) * _LN2[0])
+        return (((r * r).fma(_poly(r, "EXP"), low) + r) + 1.0).times_power(n, t.bits() - c.magic_bits)
+    return _power(x, y, size)
 
 
 # ------------------------------------------------------------------------------------------------------ error function
@@ -428,9 +512,9 @@ def _fmod(x: Value, y: Value) -> Value:
 _BOTH: dict[str, Callable[..., Value]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
     "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan}
-_DOUBLE: dict[str, Callable[..., Value]] = {"erfc": _erfc}
+_DOUBLE: dict[str, Callable[..., Value]] = {"erfc": _erfc, "pow": _pow}
 _SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan, "asin": _asin, "acos": _acos}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
-    "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow, "erfc": _erfc_single,
+    "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow_single, "erfc": _erfc_single,
     "lgamma": _lgamma, "atan2": _atan2, "hypot": _hypot}

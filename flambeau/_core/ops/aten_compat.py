@@ -127,3 +127,26 @@ def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tens
         made = made.masked_fill(empty_piece, float("nan")) if initial is None else made
     result: Tensor = made.reshape(*lengths.meta.shape, *tail)
     return result
+
+
+def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
+    """`nn.functional.embedding` with the table first: rows of weight (num, dim) at `indices`; a padding_idx below 0 is none."""
+    from .gather_scatter import embedding as lookup
+    made: Tensor = lookup(indices, weight, None if padding_idx < 0 else padding_idx, None, 2.0, scale_grad_by_freq, sparse)
+    return made
+
+
+def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,  # noqa: A002
+               training: bool, momentum: float, eps: float, cudnn_enabled: bool) -> Tensor:
+    """`nn.functional.batch_norm` with the weights first; which library does it is the backend's choice, whatever `cudnn_enabled` says."""
+    from .normalization import batch_norm as normalized
+    made: Tensor = normalized(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return made
+
+
+def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,  # noqa: A002
+                  use_input_stats: bool, momentum: float, eps: float, cudnn_enabled: bool) -> Tensor:
+    """`nn.functional.instance_norm` with the weights first, as `batch_norm` here."""
+    from .row_norms import instance_norm as normalized
+    made: Tensor = normalized(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    return made

@@ -452,11 +452,10 @@ def eye(n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any =
         if v < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
-    t = _make((n, m), None, d, dev, out, False)
+    t = _make((n, m), 0, d, dev, out, False)
     if n * m:
-        one = E.coord(-1) == E.coord(-2)
-        launch.run(Map((E.cast(one, d) if not d.is_complex else E.complex_(E.cast(one, d.to_real()), E.const(0, d.to_real())),), ()),
-                   (n, m), [t], [], name="eye")
+        one = alias(t, meta((min(n, m),), (sum(t.meta.strides),), d, dev), t.ptr)
+        launch.fill(one, 1)
     return _finish(t, requires_grad)
 
 
@@ -884,7 +883,7 @@ def zero_(self: Tensor) -> Tensor:
 @op(batch="pointwise")
 def fill(input: Tensor, value: Any) -> Tensor:  # noqa: A002
     """A copy of `input` with every element `value`."""
-    out: Tensor = input.clone()
+    out: Tensor = input.clone() if tape.recording(input) else empty_like(input)
     return fill_(out, value)
 
 

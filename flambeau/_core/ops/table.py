@@ -191,6 +191,9 @@ def _inplace_of(body: Function, function: Function) -> Function:
         result = body(clone(self), *args, **kwargs) if recorded else None
         if not isinstance(result, Tensor):  # nothing is recorded, or the body gave a plan
             result = function(clone(self) if recorded else self, *args, **kwargs)
+        if result is self:  # which has its values
+            self.store.version += 1
+            return self
         if result.meta.shape != self.meta.shape:
             raise RuntimeError(f"{name}: the result has shape {list(result.meta.shape)}, which does not fit into "
                                f"{list(self.meta.shape)} in place")

@@ -69,3 +69,17 @@ def test_segments_that_do_not_fit_are_named() -> None:
     with pytest.raises(RuntimeError, match="Expected reduce"):
         fb.segment_reduce(x, "median", lengths=fb.tensor([5]))
     assert fb.segment_reduce(x, "sum", offsets=fb.tensor([1, 2, 4]), unsafe=True).tolist() == [1.0, 2.0]
+
+
+def test_torchs_own_forms_take_weights_first() -> None:
+    table, at = fb.rand(5, 3, requires_grad=True), fb.tensor([[0, 4], [4, 1]])
+    made = fb.embedding(table, at, 4)
+    assert fb.equal(made, F.embedding(at, table)) and fb.equal(fb.embedding(table, at), made)
+    made.sum().backward()
+    assert table.grad.sum(1).tolist() == [3, 3, 0, 0, 0]  # the row padding_idx gets none
+    x, w, b, mean, var = fb.rand(2, 3, 4, 4), fb.rand(3), fb.rand(3), fb.rand(3), fb.rand(3)
+    for training in (True, False):
+        ours, theirs = (mean.clone(), var.clone()), (mean.clone(), var.clone())
+        assert fb.equal(fb.batch_norm(x, w, b, *ours, training, 0.1, 1e-5, False), F.batch_norm(x, *theirs, w, b, training, 0.1, 1e-5))
+        assert all(map(fb.equal, ours, theirs))
+        assert fb.equal(fb.instance_norm(x, w, b, mean, var, training, 0.0, 1e-5, True), F.instance_norm(x, mean, var, w, b, training, 0.0, 1e-5))

@@ -242,6 +242,15 @@ def test_fill_and_zero_in_place():
     assert t.fill_(2.5) is t and t.tolist() == [[2.5] * 3] * 2 and t.zero_().sum().item() == 0 and t._version == 2
     t[:, 1].fill_(fb.tensor(7.0))
     assert t.tolist() == [[0, 7, 0]] * 2 and fb.fill(t, 1).sum().item() == 6 and t.sum().item() == 14
+    turned = fb.rand(3, 4).t()
+    assert fb.fill(turned, 2.0).stride() == turned.stride() and fb.fill(turned, 2.0).tolist() == [[2.0] * 3] * 4
+    leaf = fb.rand(2, requires_grad=True)
+    fb.fill(leaf, 2.0).sum().backward()
+    assert leaf.grad.tolist() == [0, 0]
+    whole = fb.empty(4, 6).t()
+    assert fb.eye(6, 4, out=whole) is whole and whole.stride() == (1, 6) and whole.tolist() == [[float(i == j) for j in range(4)] for i in range(6)]
+    version = t._version
+    assert t.conj_physical_() is t and t._version == version + 1  # a real tensor is its own conjugate
     with pytest.raises(RuntimeError, match="0-dimension value tensor"):
         t.fill_(fb.ones(2))
     assert fb.empty(2, dtype=fb.int64).fill_(3.9).tolist() == [3, 3] and fb.empty(1, dtype=fb.bool).fill_(2).item() is True
