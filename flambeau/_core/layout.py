@@ -104,6 +104,19 @@ def is_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def wants_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether results of images laid out so have their channels innermost: the strides grow from the channels over the image to the batch, with
+    or without gaps.  Row-major ones do not want it, though of one channel they may be both."""
+    if len(shape) not in (4, 5) or 0 in shape or strides[1] == 0 or is_contiguous(shape, strides):
+        return False
+    step = 0
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        if strides[axis] < step:
+            return False
+        step = strides[axis] * shape[axis]
+    return True
+
+
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory without overlap or gaps, in some order of the axes."""
     if 0 in shape:

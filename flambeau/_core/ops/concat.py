@@ -173,7 +173,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         total += t.meta.shape[at]
     shape = (*first.meta.shape[:at], total, *first.meta.shape[at + 1:])
     strides = None
-    if all(layout.is_channels_last(t.meta.shape, t.meta.strides) and not t.meta.contiguous for t in parts):
+    if all(layout.wants_channels_last(t.meta.shape, t.meta.strides) for t in parts):
         strides = layout.channels_last_strides(shape)
     saved = (at, [None if tuple(t.meta.shape) == (0,) else t.meta for t in ts])
     whole = len(parts) == len(ts) and None not in key[1]

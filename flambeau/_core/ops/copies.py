@@ -16,6 +16,7 @@ from ..tensor import NO_FREE, Tensor, alias, empty, meta, storage
 from . import checks, launch
 from .determinism import fill_unfilled
 from .elementwise import fit, launcher
+from .memory_format import channels_last, channels_last_3d
 from .table import op, planned
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tup
             raise RuntimeError(f"required rank {axes} tensor to use {name} format")
         return layout.channels_last_strides(shape)
     return layout.contiguous_strides(shape)
+
+
+def laid_as(made: Tensor, image: Tensor) -> Tensor:
+    """The result of an operation on images, with its channels innermost where those of `image` are.  Recorded."""
+    m, like = made.meta, image.meta
+    if like.contiguous or len(m.shape) != len(like.shape) or not layout.wants_channels_last(like.shape, like.strides):
+        return made
+    if m.strides == layout.channels_last_strides(m.shape):
+        return made
+    return clone(made, memory_format=channels_last if len(m.shape) == 4 else channels_last_3d)
 
 
 def _contiguous(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A002

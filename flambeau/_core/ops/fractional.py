@@ -20,8 +20,6 @@ Sizes = tuple[int, ...]
 
 def _several(name: str, label: str, value: Any, n: int) -> tuple[Any, ...]:
     out = (value,) * n if isinstance(value, (int, float)) else tuple(value)
-    if len(out) == 1:
-        out *= n
     if len(out) != n:
         raise RuntimeError(f"{name}: {label} must either be a single number or a tuple of {n}, but got {list(out)}")
     return out
@@ -43,8 +41,8 @@ def _starts(sample: Tensor, size: int, kernel: int, outputs: int) -> Tensor:
     """Where the windows along one axis begin: (N, C, outputs) from samples (N, C)."""
     from .creation import arange, full
     last = full((*sample.meta.shape, 1), size - kernel, dtype=int64, device=sample.meta.device)
-    if outputs == 1:
-        return last
+    if outputs < 2:
+        return last[..., :outputs]
     step = (size - kernel) / (outputs - 1)
     u = sample.unsqueeze(-1)
     i = arange(outputs - 1, dtype=sample.meta.dtype, device=sample.meta.device)
@@ -89,8 +87,8 @@ def _pool(name: str, n: int, x: Tensor, kernel: Any, size: Any, ratio: Any, samp
     kernels = tuple(int(k) for k in _several(name, "kernel_size", kernel, n))
     outputs = _outputs(name, image, size, ratio)
     for label, i, k, o in zip(("time", "height", "width")[3 - n:], image, kernels, outputs, strict=True):
-        if k < 1 or o < 1:
-            raise RuntimeError(f"{name}(): kernel_size and output_size must be greater than zero, but got {list(kernels)} and {list(outputs)}")
+        if k < 1 or o < 0:
+            raise RuntimeError(f"{name}(): kernel_size must be greater than zero and output_size not negative, but got {list(kernels)} and {list(outputs)}")
         if o + k - 1 > i:
             raise RuntimeError(f"{name}(): pool {label} {k} too large relative to input {label} {i}")
     lead = tuple(x.meta.shape[:2])
@@ -98,7 +96,7 @@ def _pool(name: str, n: int, x: Tensor, kernel: Any, size: Any, ratio: Any, samp
         from .random import rand
         samples = rand(*lead, n, dtype=x.meta.dtype, device=x.meta.device)
     if samples.meta.dtype is not x.meta.dtype or tuple(samples.meta.shape) != (*lead, n):
-        raise RuntimeError(f"{name}: _random_samples must have shape {[*lead, n]} and the type of the input, but got {list(samples.meta.shape)} of "
+        raise RuntimeError(f"{name}: Expect _random_samples of shape {[*lead, n]} and the type of the input, but got {list(samples.meta.shape)} of "
                            f"{samples.meta.dtype}")
     places = _places(x.detach(), samples, kernels, outputs).reshape(*lead, layout.numel(outputs), layout.numel(kernels))
     flat = x.reshape(*lead, layout.numel(image))

@@ -21,7 +21,7 @@ from . import launch
 from .casts import in_float32, to_dtype
 from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
-from .copies import contiguous
+from .copies import contiguous, laid_as
 from .creation import zeros_meta
 from .table import op
 
@@ -51,7 +51,8 @@ class Pool:
         self.padding, self.dilation, self.image = _many("padding", padding, n), _many("dilation", dilation, n), image
         for label, sizes in (("kernel size", self.kernel), ("stride", self.stride), ("dilation", self.dilation)):
             if any(s <= 0 for s in sizes):
-                raise RuntimeError(f"{name}: {label} should be greater than zero, but got {list(sizes)}")
+                wanted = "should not be zero, it should be greater than zero" if label == "stride" and 0 in sizes else "should be greater than zero"
+                raise RuntimeError(f"{name}: {label} {wanted}, but got {list(sizes)}")
         for p, k in zip(self.padding, self.kernel, strict=True):
             if p < 0 or 2 * p > k:
                 raise RuntimeError(f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation=1" if p >= 0
@@ -496,7 +497,7 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
     x, single = _prepared(name, x, n, False)
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
-    if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
+    if x.meta.numel and 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
         kernel = tuple(i // o for i, o in zip(image, out, strict=True))
         made = _mean(name, n, x, kernel, None, 0, False, True, None)
     else:
@@ -513,7 +514,7 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
 
 def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
     of_kinds(name, x, "f")
-    x, single = _prepared(name, x, n, False)
+    x, single = _prepared(name, x, n)
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
     if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
@@ -552,28 +553,34 @@ def _define(n: int) -> None:
 
     def with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
                      return_indices: bool = False) -> tuple[Tensor, Tensor]:
-        return _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        values, at = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return laid_as(values, input), laid_as(at, input)
 
     def max_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
                  return_indices: bool = False) -> Any:
         if not return_indices and (input.node is None or not _grad.get()):
-            return _greatest(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
-        made = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
-        return made if return_indices else made[0]
+            return laid_as(_greatest(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode), input)
+        values, at = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
+        values = laid_as(values, input)
+        return (values, laid_as(at, input)) if return_indices else values
 
     def avg_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,  # noqa: A002
                  divisor_override: int | None = None) -> Tensor:
-        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        made = _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return laid_as(made, input) if n == 2 else made  # as in PyTorch, means of volumes are row-major
 
     def avg_pool_1(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:  # noqa: A002, E501
         return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
     def adaptive_avg(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
-        return _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
+        made = _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
+        return laid_as(made, input) if n == 2 else made
 
     def adaptive_max(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
-        made = _adaptive_max(f"adaptive_max_pool{n}d", n, input, output_size)
-        return made if return_indices else made[0]
+        values, at = _adaptive_max(f"adaptive_max_pool{n}d", n, input, output_size)
+        if n == 2:
+            values, at = laid_as(values, input), laid_as(at, input)
+        return (values, at) if return_indices else values
     shape = "(N, C, " + ", ".join("DHW"[3 - n:]) + ")"
     for f, name, doc, spaces in (
             (max_pool, max_name, f"The greatest of each window of {shape}; positions in the flattened image with return_indices.", functional),

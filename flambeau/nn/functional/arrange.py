@@ -15,7 +15,7 @@ from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
 from ..._core.ops import launch
 from ..._core.ops.checks import of_kinds
-from ..._core.ops.copies import cast_program
+from ..._core.ops.copies import cast_program, laid_as
 from ..._core.runtime import caches
 from ..._core.tensor import Tensor, meta, new
 from ...autograd import no_grad
@@ -224,7 +224,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
                                f"input.size({axis})={size} is not divisible by {r}")
     n = len(lead)
     blocks = input.reshape(*lead, c, h // r, r, w // r, r)
-    return blocks.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
+    return laid_as(blocks.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r), input)
 
 
 def channel_shuffle(input: Any, groups: int) -> Any:
@@ -356,6 +356,9 @@ def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding:
     kernel = ntuple(kernel_size, dims)
     steps = kernel if stride is None else ntuple(stride, dims)
     pads = ntuple(padding, dims)
+    for name, sizes in (("kernel_size", kernel), ("stride", steps), ("padding", pads)):
+        if len(sizes) != dims:
+            raise RuntimeError(f"max_unpool{dims}d(): {name} must be a number or {dims} of them, but got {list(sizes)}")
     spatial = input.shape[-dims:]
     default = [(s - 1) * st + k - 2 * p for s, st, k, p in zip(spatial, steps, kernel, pads)]
     if output_size is None:
@@ -378,14 +381,15 @@ def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     lead = tuple(input.shape[:-dims])
     total = math.prod(size)
-    flat = indices.reshape(*lead, -1)
+    flat = indices.reshape(*lead, math.prod(spatial))
     if flat.numel():
         with no_grad():
             if not flat.is_meta and (int(flat.min()) < 0 or int(flat.max()) >= total):
                 raise RuntimeError(f"Found an invalid max index: {int(flat.max())} (output volumes are of size "
                                    f"{'x'.join(map(str, size))}")
     zero = ops.zeros((*lead, total), dtype=input.dtype, device=input.device)
-    return zero.scatter(-1, flat, input.reshape(*lead, -1)).reshape(*lead, *size)
+    made = zero.scatter(-1, flat, input.reshape(flat.shape)).reshape(*lead, *size)
+    return laid_as(made, input) if dims == 2 else made
 
 
 def max_unpool1d(input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0,

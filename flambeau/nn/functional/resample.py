@@ -14,10 +14,10 @@ import numpy as np
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
 from ..._core.errors import warn
-from ..._core.layout import is_channels_last
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
-from ..._core.ops.memory_format import channels_last, channels_last_3d, contiguous_format
+from ..._core.ops.copies import laid_as
+from ..._core.ops.memory_format import contiguous_format
 from ..._core.ops.resampling import resized, sampled
 from ..._core.runtime import caches
 from ..._core.tensor import Meta
@@ -163,9 +163,7 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     fit.
     """
     made = _interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    if type(input.meta) is Meta and not input.meta.contiguous and is_channels_last(input.meta.shape, input.meta.strides):
-        made = made.contiguous(memory_format=channels_last if input.dim() == 4 else channels_last_3d)
-    return made
+    return laid_as(made, input) if type(input.meta) is Meta else made
 
 
 def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: bool | None, recompute_scale_factor: bool | None,

@@ -433,3 +433,39 @@ def test_integers_are_pooled_as_pytorch_pools_them():
     x = fb.tensor([[[1, 4, 7, 2]]])
     assert fb.nn.functional.avg_pool1d(x, 2).tolist() == [[[2, 4]]]
     assert fb.nn.functional.max_pool1d(x, 2, return_indices=True)[0].tolist() == [[[4, 7]]]
+
+
+def test_results_of_images_with_their_channels_innermost_are_so_too():
+    import flambeau.nn.functional as F
+    last = fb.channels_last
+    whole = fb.arange(2 * 6 * 8 * 8.0).reshape(2, 6, 8, 8).contiguous(memory_format=last)
+    for x in (whole, whole[:, ::2], whole.bfloat16()):
+        row = x.contiguous()
+        for pool in (lambda t: F.max_pool2d(t, 2), lambda t: F.max_pool2d(t, 7), lambda t: F.avg_pool2d(t, 2), lambda t: F.adaptive_avg_pool2d(t, 3),
+                     lambda t: F.adaptive_avg_pool2d(t, 1), lambda t: F.adaptive_max_pool2d(t, 3), lambda t: F.lp_pool2d(t, 2, 2),
+                     lambda t: F.max_pool2d(t, 2, return_indices=True)[1], lambda t: F.max_unpool2d(*F.max_pool2d(t, 2, return_indices=True), 2),
+                     lambda t: F.interpolate(t, scale_factor=2), lambda t: F.pixel_unshuffle(t, 2), lambda t: fb.cat([t, t], 1)):
+            found, want = pool(x), pool(row)
+            assert found.stride() == tuple(fb.empty(found.shape).contiguous(memory_format=last).stride()) or found.shape[2:] == (1, 1), found.stride()
+            assert want.is_contiguous() and fb.equal(found, want)
+        y, z = x.detach().clone().float().requires_grad_(), row.detach().clone().float().requires_grad_()
+        for t in (y, z):
+            F.max_pool2d(t, 2).square().sum().backward()
+        assert fb.equal(y.grad, z.grad)
+    volume = fb.rand(2, 3, 4, 4, 4).contiguous(memory_format=fb.channels_last_3d)
+    assert F.max_pool3d(volume, 2).is_contiguous(memory_format=fb.channels_last_3d) and F.avg_pool3d(volume, 2).is_contiguous()
+
+
+def test_images_without_elements():
+    import flambeau.nn.functional as F
+    assert F.adaptive_avg_pool1d(fb.ones(0, 10), 5).shape == (0, 5)
+    with pytest.raises(RuntimeError, match="Expected"):
+        F.adaptive_max_pool1d(fb.ones(1, 0, 50), 3)
+    x = fb.ones(0, 3, 4, 4, requires_grad=True)
+    F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2).sum().backward()
+    assert x.grad.shape == (0, 3, 4, 4)
+    assert F.fractional_max_pool2d(fb.ones(2, 3, 4, 4), 2, (0, 1)).shape == (2, 3, 0, 1)
+    for wrong in (lambda: F.max_unpool3d(fb.ones(1, 1, 1, 1, 1), fb.zeros(1, 1, 1, 1, 1, dtype=fb.int64), [1, 1]),
+                  lambda: F.fractional_max_pool2d(fb.ones(2, 3, 4, 4), (1,), 2), lambda: F.max_pool2d(fb.ones(1, 4, 4), 2, 0)):
+        with pytest.raises(RuntimeError):
+            wrong()
