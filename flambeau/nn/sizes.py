@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .state import consume_prefix_in_state_dict_if_present as consume_prefix_in_state_dict_if_present  # PyTorch's torch.nn.modules.utils has both
+
 
 def ntuple(value: Any, n: int) -> tuple[Any, ...]:
     """`value` n times if it is one number, else its items."""

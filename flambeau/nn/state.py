@@ -262,3 +262,13 @@ class Stateful:
         return handle
 
 
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes `prefix` ("module." of DistributedDataParallel) off the names of a state dict, in place, and off those of its metadata."""
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[name[len(prefix):]] = state_dict.pop(name)
+    metadata: dict[str, Any] = getattr(state_dict, "_metadata", {})
+    for name in list(metadata):
+        if name and f"{name}.".startswith(prefix):
+            metadata[name[len(prefix):]] = metadata.pop(name)

@@ -246,3 +246,13 @@ def test_large_transformer_layers(large: tuple[Any, Any]) -> None:
             found.append([y, *fb.autograd.grad(y.square().sum(), list(layer.parameters()))])
         for a, b in zip(*found, strict=True):
             np.testing.assert_array_equal(a.detach().cpu().numpy(), b.detach().cpu().numpy())
+
+
+def test_joined_layers_train_what_their_parts_did():
+    from flambeau.nn.utils.fusion import fuse_conv_bn_weights
+    conv, norm = nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3)
+    for weight, bias in ((True, False), (False, True)):
+        conv.weight.requires_grad_(weight)
+        conv.bias.requires_grad_(bias)
+        made = fuse_conv_bn_weights(conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+        assert [p.requires_grad for p in made] == [weight, bias]

@@ -419,3 +419,13 @@ def test_a_hook_of_all_modules_with_keywords_and_after_failures():
         with pytest.raises(ValueError, match="no"):
             Fails()(1, fail=True)
     assert seen == [({"fail": False}, 1), ({"fail": True}, None)]
+
+
+def test_the_prefix_of_a_wrapped_modules_names_goes():
+    net = nn.Sequential(nn.BatchNorm1d(2))
+    state = nn.Sequential()
+    state.add_module("module", net)
+    wrapped = state.state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(wrapped, "module.")
+    assert list(wrapped) == list(net.state_dict()) and wrapped._metadata["0"] == net.state_dict()._metadata["0"]
+    net.load_state_dict(wrapped)

@@ -224,6 +224,7 @@ REMAINDER = pointwise("remainder", "input other", lambda x, y: E.rem(x, y), acce
                       lacks="of a number", doc="Python's modulus: the sign of other.")
 FMOD = pointwise("fmod", "input other", lambda x, y: E.fmod(x, y), accept="uif", doc="C's fmod: the sign of input.")
 REMAINDER.divides = FMOD.divides = True
+REMAINDER.decides = FMOD.decides = True
 
 # ------------------------------------------------------------------------------------------------------------------- power
 POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
@@ -310,7 +311,7 @@ def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
 
 # ------------------------------------------------------------------------------------------------------------- comparisons
 def _comparison(name: str, alias: str, accept: str = "buif") -> None:
-    pointwise(name, "input other", lambda x, y: E.compare(name, x, y), accept=accept, aliases=(alias,))
+    pointwise(name, "input other", lambda x, y: E.compare(name, x, y), accept=accept, aliases=(alias,)).decides = True
 
 
 for _short, _long in (("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal")):
@@ -323,8 +324,8 @@ def _eq(x: Expr, y: Expr) -> Expr:
     return x == y
 
 
-pointwise("eq", "input other", _eq, accept="buifc8")
-pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex else x != y, aliases=("not_equal",), accept="buifc8")
+pointwise("eq", "input other", _eq, accept="buifc8").decides = True
+pointwise("ne", "input other", lambda x, y: ~_eq(x, y) if x.dtype.is_complex else x != y, aliases=("not_equal",), accept="buifc8").decides = True
 
 
 def _isclose(x: Expr, y: Expr, rtol: float, atol: float, equal_nan: bool) -> Expr:

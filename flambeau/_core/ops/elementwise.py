@@ -80,10 +80,11 @@ class Pointwise:
     accept: the kinds of common type it is defined for.  alike: tensors of one type only.  types: called with the operands, raises for types that
     it does not take together.  lacks: for what PyTorch has no derivative, so that a backward pass raises RuntimeError there: "" for nothing,
     "both" operands, the second "of a number" and a tensor, or "complex" results, which are refused at once.  divides: the second operand is a
-    divisor, which may not be 0 among integers.
+    divisor, which may not be 0 among integers.  decides: the result jumps, so that numbers and 0-dim operands beside 16-bit tensors are rounded to
+    their type first, as in PyTorch: an element that was written as 0.1 equals 0.1.
     """
 
-    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "types", "lacks", "divides", "calls", "env",
+    __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "types", "lacks", "divides", "decides", "calls", "env",
                  "tapes", "programs")
 
     def __init__(self, name: str, formula: Callable[..., Any], arity: int, promote: str = "default",
@@ -91,6 +92,7 @@ class Pointwise:
                  types: Callable[..., None] | None = None, lacks: str = "") -> None:
         self.name, self.formula, self.arity, self.promote, self.apart, self.grad = name, formula, arity, promote, apart, grad
         self.accept, self.alike, self.types, self.lacks, self.divides = accept, alike, types, lacks, False
+        self.decides = False
         self.grad_name = "".join(w.capitalize() for w in name.split("_")) + "Backward0"
         self.calls: dict[int, Any] = {}  # by the count of numbers
         self.env: dict[str, Any] = {}  # holds "into", the plans of calls that write into given tensors
@@ -159,18 +161,22 @@ class Pointwise:
         inputs: list[dtype] = []
         scalars: list[dtype] = []
         xs: list[Expr] = []
+
+        def narrow(e: Expr) -> Expr:
+            return E.cast(e, common) if self.decides and common.kind == "f" and common is not compute else e
         for i, x in enumerate(operands):
             if isinstance(x, Tensor):
                 d = x.meta.dtype
                 e = E.input(len(inputs), d)
                 inputs.append(d)
-                xs.append(e if i in self.apart or self.promote == "none" else E.cast(e, compute))
+                xs.append(e if i in self.apart or self.promote == "none" else E.cast(narrow(e) if d.kind == "f" else e, compute))
             else:
-                xs.append(E.scalar(len(scalars), compute))
+                xs.append(E.cast(narrow(E.scalar(len(scalars), compute)), compute))
                 scalars.append(compute)
         for x in numbers:
-            xs.append(E.scalar(len(scalars), _number_type(x, compute)))
-            scalars.append(_number_type(x, compute))
+            d = _number_type(x, compute)
+            xs.append(E.cast(narrow(E.scalar(len(scalars), d)), d))
+            scalars.append(d)
         made = self.formula(*xs, **dict(consts))
         outs = made if isinstance(made, tuple) else (made,)
         # a half type computes in float32 and is rounded once, at the end, also where it is written as a wider type

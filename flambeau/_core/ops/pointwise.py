@@ -12,6 +12,7 @@ from ..kernels import expr as E
 from ..kernels import special
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
+from .elementwise import Pointwise
 from .table import REQUIRED, planned, pointwise
 
 REAL, FLOAT, INTEGRAL = "buif", "bufic", "bui"
@@ -198,8 +199,8 @@ pointwise("nan_to_num", "input", _nan_to_num, consts={"nan": None, "posinf": Non
 def _activation(name: str, formula: Any, grad: Any = None, numbers: dict[str, Any] | None = None,
                 consts: dict[str, Any] | None = None, spaces: tuple[str, ...] = ("nn.functional",), method: bool = False,
                 accept: str = "f", keyword: tuple[str, ...] = (), flag: bool = True, inplace: bool = True, promote: str = "default",
-                check: Any = None, types: Any = None, lacks: str = "", doc: str = "") -> None:
-    pointwise(name, "input", formula, grad=grad, numbers=numbers, consts=consts, spaces=spaces, method=method, flag=flag,
+                check: Any = None, types: Any = None, lacks: str = "", doc: str = "") -> Pointwise:
+    return pointwise(name, "input", formula, grad=grad, numbers=numbers, consts=consts, spaces=spaces, method=method, flag=flag,
               accept=accept, keyword=keyword, inplace=inplace, promote=promote, check=check, types=types, lacks=lacks, doc=doc)
 
 
@@ -290,7 +291,7 @@ _activation("hardswish", lambda x: x * where(x <= -3.0, E.const(0, x.dtype), whe
 _activation("logsigmoid", lambda x: -special.softplus(-x), lambda g, x, y: g * special.sigmoid(-x), flag=False, inplace=False)
 _activation("hardshrink", lambda x, lambd: where((x >= -lambd) & (x <= lambd), E.const(0, x.dtype), x),
             lambda g, x, y, lambd: where((x >= -lambd) & (x <= lambd), _zero(g), g), {"lambd": 0.5},
-            spaces=("torch", "nn.functional"), method=True, flag=False, inplace=False)
+            spaces=("torch", "nn.functional"), method=True, flag=False, inplace=False).decides = True
 _activation("softshrink", lambda x, lambd: where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0)),
             lambda g, x, y, lambd: where((x >= -lambd) & (x <= lambd), _zero(g), g), {"lambd": 0.5}, flag=False, inplace=False, check=_not_negative)
 

@@ -206,7 +206,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
                            f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}")
     n = len(lead)
     blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
-    return blocks.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
+    return laid_as(blocks.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r), input)
 
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from ..._core import dtypes, ops
@@ -13,14 +14,23 @@ from ..._core.tensor import Tensor
 _NEVER = -1e30
 
 
-def _lengths(value: Any) -> list[int]:
+def _lengths(name: str, value: Any) -> list[int]:
     if isinstance(value, int):
         return [value]
-    return [int(n) for n in (value.tolist() if isinstance(value, Tensor) else value)]
+    if isinstance(value, Tensor):
+        if value.meta.dtype.kind not in "iu":
+            raise RuntimeError(f"ctc_loss: {name} must be integral, got {value.dtype}")
+        value = value.reshape(-1).tolist()
+    return [index(n) for n in value]
 
 
 def _rows(targets: Any, lengths: list[int]) -> list[list[int]]:
+    if any(n < 0 for n in lengths):
+        raise RuntimeError(f"Expected target_lengths to have value at least 0, but got value {min(lengths)}")
     if targets.dim() == 2:
+        if max(lengths, default=0) > targets.shape[1]:
+            raise RuntimeError(f"Expected targets to have size at least {max(lengths)} at dimension 1, as target_lengths says, but got size "
+                               f"{targets.shape[1]}")
         return [[int(c) for c in row[:n]] for row, n in zip(targets.tolist(), lengths)]
     flat = targets.tolist()
     if sum(lengths) > len(flat):
@@ -49,7 +59,7 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     steps, batch, classes = lp.shape
     if not 0 <= blank < classes:
         raise RuntimeError(f"blank must be in label range, got {blank} for {classes} labels")
-    ins, outs = _lengths(input_lengths), _lengths(target_lengths)
+    ins, outs = _lengths("input_lengths", input_lengths), _lengths("target_lengths", target_lengths)
     if len(ins) != batch or len(outs) != batch:
         raise RuntimeError(f"input_lengths and target_lengths must be of size {batch}, got {len(ins)} and {len(outs)}")
     if any(not 0 <= n <= steps for n in ins):

@@ -51,8 +51,9 @@ def fuse_linear_bn_weights(linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any,
 
 def _joined(weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, shape: Any) -> Any:
     bias = ops.zeros_like(mean) if bias is None else bias
+    trained = weight.requires_grad, bias.requires_grad
     scale = ops.ones_like(mean) if scale is None else scale
     shift = ops.zeros_like(mean) if shift is None else shift
     factor = scale * (var + eps).rsqrt()
-    return (Parameter((weight * factor.reshape(shape)).to(weight.dtype).detach(), weight.requires_grad),
-            Parameter(((bias - mean) * factor + shift).to(bias.dtype).detach(), weight.requires_grad))
+    return (Parameter((weight * factor.reshape(shape)).to(weight.dtype).detach(), trained[0]),
+            Parameter(((bias - mean) * factor + shift).to(bias.dtype).detach(), trained[1]))

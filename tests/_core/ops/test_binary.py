@@ -408,3 +408,17 @@ def test_a_truth_to_the_power_of_a_truth():
     assert t.pow_(False) is t and t.tolist() == [True, True]
     with pytest.raises(NotImplementedError, match="pow"):
         t.pow(t)
+
+
+@pytest.mark.parametrize("d", [fb.float16, fb.bfloat16], ids=str)
+def test_what_is_decided_beside_16_bits_is_decided_in_16_bits(d):
+    """An element that was written as 0.3 equals 0.3, and divides by it without a rest."""
+    x = fb.tensor([0.3, 0.5, 0.1, -0.3], dtype=d)
+    for other in (0.3, fb.tensor(0.3), fb.tensor(0.3, dtype=fb.float64)):
+        assert (x == other).tolist() == [True, False, False, False] == (~(x != other)).tolist()
+        assert (x > other).tolist() == [False, True, False, False] == (~(x <= other)).tolist()
+        assert (x >= other).tolist() == [True, True, False, False] == (~(x < other)).tolist()
+        assert x.remainder(other)[0].item() == x.fmod(other)[0].item() == 0
+    assert (0.3 == x).tolist() == [True, False, False, False] and x.clone().eq_(0.3).tolist() == [1, 0, 0, 0]
+    assert fb.nn.functional.hardshrink(x, 0.3).tolist() == [0, 0.5, 0, 0]
+    assert (fb.tensor([0.3]) == 0.3).item() and (fb.tensor([0.3]).double() == fb.tensor([0.3])).item() is True

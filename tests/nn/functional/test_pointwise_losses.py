@@ -113,3 +113,17 @@ def test_bad_arguments():
         F.mse_loss(flambeau.zeros(2, 1), flambeau.zeros(2))
     with pytest.warns(UserWarning, match="please use reduction='sum' instead"):
         assert F.mse_loss(a + 1, b, size_average=False).item() == 2.0
+
+
+def test_lengths_of_ctc_loss_are_integers_that_the_targets_have():
+    import flambeau.nn.functional as F
+    scores, targets = flambeau.randn(6, 2, 4).log_softmax(2), flambeau.tensor([[1, 2, 3], [3, 2, 1]])
+    want = F.ctc_loss(scores, targets, [6, 5], [3, 2])
+    for ins, outs in ((flambeau.tensor([6, 5]), flambeau.tensor([3, 2], dtype=flambeau.int32)), ((6, 5), [3, 2])):
+        assert F.ctc_loss(scores, targets, ins, outs).item() == want.item()
+    one = F.ctc_loss(scores[:, 0], targets[0], flambeau.tensor(6), flambeau.tensor(3))
+    assert one.item() == pytest.approx(F.ctc_loss(scores[:, :1], targets[:1], [6], [3]).item())
+    for ins, outs, message in (([6, 5], [4, 2], "at least 4 at dimension 1"), (flambeau.tensor([6.0, 5.0]), [3, 2], "input_lengths must be integral"),
+                               ([6, 5], flambeau.tensor([3.0, 2.0]), "target_lengths must be integral"), ([6, 5], [3, -1], "at least 0")):
+        with pytest.raises(RuntimeError, match=message):
+            F.ctc_loss(scores, targets, ins, outs)
