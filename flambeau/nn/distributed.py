@@ -82,14 +82,18 @@ class DistributedDataParallel(Module):
             self._send([p for _, p in named] + self._buffers_sent)
         trained = [(n, p) for n, p in named if p.requires_grad]
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
-        self.reducer: Any = Reducer(trained, group, max(cap, 1), find_unused_parameters) if group.size() > 1 else None
+        reduced = getattr(mixed_precision, "reduce_dtype", None) or self._param_dtype
+        self._make_reducer: Callable[[], Any] = partial(Reducer, trained, group, max(cap, 1), find_unused_parameters)
+        # alone, there is something to do only where gradients are rounded, or by a hook
+        self.reducer: Any = None
+        if group.size() > 1 or reduced is not None:
+            self.reducer = self._make_reducer()
         self._distributed = distributed
         self._cast = [(n, p) for n, p in named if self._param_dtype is not None and p.is_floating_point() and p.dtype != self._param_dtype]
         for b in self._buffers_sent:
             if getattr(mixed_precision, "buffer_dtype", None) is not None and b.is_floating_point():
                 b.data = b.data.to(mixed_precision.buffer_dtype)
-        reduced = getattr(mixed_precision, "reduce_dtype", None) or self._param_dtype
-        if self.reducer is not None and reduced is not None:
+        if reduced is not None:
             from ..distributed.algorithms.ddp_comm_hooks.default_hooks import narrowed
             self.reducer.hook = partial(narrowed, group, d=reduced)
 
@@ -153,10 +157,11 @@ class DistributedDataParallel(Module):
         processes itself.  Raises TypeError for what cannot be called, RuntimeError the second time."""
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
-        if self.reducer is not None:
-            if self.reducer.hook is not None:
-                raise RuntimeError("register_comm_hook can only be called once.")
-            self.reducer.hook = lambda bucket: hook(state, bucket)
+        if self.reducer is None:
+            self.reducer = self._make_reducer()
+        if self.reducer.hook is not None:
+            raise RuntimeError("register_comm_hook can only be called once.")
+        self.reducer.hook = lambda bucket: hook(state, bucket)
 
     def join(self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False) -> Any:
         """A block for ranks with different numbers of inputs: those that end first take part in the others' reductions, with nothing of their own.

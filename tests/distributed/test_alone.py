@@ -72,3 +72,31 @@ def test_ddp_trains_as_its_module(world, device: str) -> None:
     assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
     with pytest.raises(RuntimeError, match="not needed"):
         nn.parallel.DistributedDataParallel(nn.ReLU())
+
+
+def test_alone_gradients_are_rounded_and_hooks_are_called(world) -> None:
+    """As PyTorch's reducer works in a world of one too."""
+    from flambeau.nn.distributed import _MixedPrecision
+    x = torch.randn(16, 6, generator=torch.Generator().manual_seed(3))
+    grads = {}
+    for how in ("plain", "rounded", "hook"):
+        torch.manual_seed(4)
+        net = nn.Linear(6, 3)
+        wrapped = nn.parallel.DistributedDataParallel(net, mixed_precision=_MixedPrecision(reduce_dtype=torch.bfloat16) if how == "rounded" else None)
+        if how == "hook":
+            def hook(state, bucket):
+                state.append(bucket.index())
+                future = torch.futures.Future()
+                future.set_result(bucket.buffer() * 2)
+                return future
+            wrapped.register_comm_hook(seen := [], hook)
+            with pytest.raises(RuntimeError, match="only be called once"):
+                wrapped.register_comm_hook([], hook)
+        for _ in range(2):
+            net.zero_grad()
+            wrapped(x).square().mean().backward()
+        grads[how] = [p.grad.clone() for p in net.parameters()]
+    assert seen == [0, 0]
+    for plain, rounded, hooked in zip(*grads.values(), strict=True):
+        assert rounded.dtype is torch.float32 and torch.equal(rounded, plain.bfloat16().float()) and not torch.equal(rounded, plain)
+        assert torch.equal(hooked, plain * 2)
