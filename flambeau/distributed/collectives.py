@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from .._core.kernels.programs import PreparedLaunch
+from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch
 from .._core.tensor import Tensor
 from ..autograd import no_grad
@@ -203,7 +204,9 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
 
     def entry(*given: int) -> None:
         made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, line))
-    dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=sum(t.nbytes for t in memory)))(*[t.data_ptr() for t in memory])
+    nbytes = sum(t.nbytes for t in memory)
+    made_of = Collective(name, entry, wrote, nbytes, g.size(), max((t.nbytes for t in memory), default=0))
+    dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes, keep=made_of))(*[t.data_ptr() for t in memory])
     return Work(g, made[0], None, result) if async_op else None
 
 

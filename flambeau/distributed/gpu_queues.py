@@ -59,7 +59,7 @@ class GpuQueue:
 
     def _job(self, what: str, line: str, start: Begin, addresses: tuple[int, ...], shared: bool) -> tuple[Job | None, Callable[..., None]]:
         def carry_out(stream: Any, given: tuple[int, ...]) -> None:
-            self.lane.run(what, lambda comm: start(comm, addresses), None, False, line)
+            self.lane.run(what, lambda comm: start(comm, addresses), None, False, line, stream)
         return None, carry_out
 
     def _queued(self, job: Job | None, event: Event) -> None:

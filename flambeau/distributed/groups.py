@@ -1,8 +1,8 @@
 """Groups of processes, and how a collective is carried out: agreed upon, begun, waited for.
 
-Before anything is moved all ranks of the group compare what they are about to do (16 bytes, by a minimum over a number and its complement); where they
-differ, each learns the others' calls and lines and raises.  Waiting asks MPI again and again, ever more seldom, so that Python stays interruptible,
-a rank that died is noticed, and a rank that waits for long says for whom.
+Before anything is moved all ranks of the group compare what they are about to do (24 bytes, by a minimum over a number, its complement and when they were
+ready); where they differ, each learns the others' calls and lines and raises.  Waiting asks MPI again and again, ever more seldom, so that Python stays
+interruptible, a rank that died is noticed, and a rank that waits for long says for whom.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core.drivers.collectives import meetings
 from .._core.drivers.collectives.alone import Alone
 from .._core.drivers.collectives.nccl.library import NCCLError
+from .._core.runtime import gpus
 from .peers import DistBackendError, Doing, Peers, Watch, user_line
 
 if TYPE_CHECKING:
@@ -39,14 +41,15 @@ _ROOM = 512  # bytes that tell a rank's call when calls differ
 class Job:
     """One collective under way: what it is, how it begins, what to do when it is done, or failed in the background.
 
-    shared: all ranks of the group take part, and agree before it begins.
+    shared: all ranks of the group take part, and agree before it begins.  clock: what tells its moments, if anything does.
     """
 
-    __slots__ = ("what", "line", "start", "after", "failed", "shared", "error", "done", "request")
+    __slots__ = ("what", "line", "start", "after", "failed", "shared", "clock", "error", "done", "request")
 
     def __init__(self, what: str, line: str, start: Start, after: Callable[[], None] | None = None,
-                 failed: Callable[[BaseException], None] | None = None, shared: bool = True) -> None:
+                 failed: Callable[[BaseException], None] | None = None, shared: bool = True, clock: meetings.Clock | None = None) -> None:
         self.what, self.line, self.start, self.after, self.failed, self.shared = what, line, start, after, failed, shared
+        self.clock = clock
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.request: Request | None = None
@@ -58,8 +61,8 @@ class Lane:
     The two do not wait for one another, as two backends of PyTorch's do not: each rank's host may be ahead of its streams by another measure.
     """
 
-    def __init__(self, group: ProcessGroup, comm: Communicator, watch: Watch) -> None:
-        self._group, self.comm = group, comm
+    def __init__(self, group: ProcessGroup, comm: Communicator, watch: Watch, host: bool) -> None:
+        self._group, self.comm, self._host = group, comm, host
         self._peers = group._peers
         self._number = 0
         self._checking = split(comm, range(comm.size), 1, watch) if comm.size > 1 else None
@@ -67,17 +70,20 @@ class Lane:
         self._worker: threading.Thread | None = None
         self._left = 0  # jobs in the worker's hands
         self._lock = threading.Lock()
-        self._own = np.zeros(2, np.int64)
+        self._own = np.zeros(3, np.int64)
         self._hashes: dict[str, int] = {}
 
     # ------------------------------------------------------------------------------------------------ carrying out
-    def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "") -> Job:
+    def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "",
+            clock: meetings.Clock | None = None) -> Job:
         """Carries out a collective; in the background, in the order of the calls, by the group's own thread.
 
         what: the call in words that must be equal on all ranks.  start: begins it.  after: what is done in the end.  line: the user's, where it is not
-        on the stack.  Raises DistBackendError.
+        on the stack.  clock: what tells its moments, where it is not the host that asked.  Raises DistBackendError.
         """
-        job = Job(what, line or user_line(sys._getframe(1)), start, after)
+        if self._host and self._checking is not None:
+            clock = _host_clock()
+        job = Job(what, line or user_line(sys._getframe(1)), start, after, clock=clock)
         if background:
             self.submit(job)
         elif self._left:
@@ -85,6 +91,8 @@ class Lane:
             self.wait(job)
         else:
             self._carry_out(job)
+            if type(job.clock) is meetings.HostClock:
+                job.clock.waited(job.what, job.clock.ready)
         return job
 
     def begin(self, what: str, start: Start) -> Job:
@@ -95,8 +103,9 @@ class Lane:
 
     def complete(self, job: Job, timeout: Any = None) -> None:
         """Waits for a message."""
-        if job.request is not None and not job.done.is_set():
-            self.until(job, job.request, timeout)
+        request = job.request
+        if request is not None and not job.done.is_set():
+            self._seen(job, lambda: self.until(job, request, timeout))
             job.done.set()
             if job.after is not None:
                 job.after()
@@ -104,11 +113,15 @@ class Lane:
     def wait(self, job: Job, timeout: float | None = None) -> None:
         """Waits for a job of the worker; raises what it raised."""
         end = None if timeout is None else time.monotonic() + timeout
+        clock = job.clock if type(job.clock) is meetings.HostClock else None
+        since = 0.0 if clock is None else clock.now()
         while not job.done.wait(0.1):
             if end is not None and time.monotonic() > end:
                 raise DistBackendError(f"{job.what}: not done after {timeout:.1f} s, begun at {job.line}")
         if job.error is not None:
             raise job.error
+        if clock is not None:
+            clock.waited(job.what, since)
 
     def submit(self, job: Job) -> None:
         """Gives a job to the group's own thread, which takes them in order."""
@@ -138,15 +151,24 @@ class Lane:
             time.sleep(1e-4)
 
     def _carry_out(self, job: Job) -> None:
-        self._number += job.shared
-        doing, peers, thread = Doing(self._number, job.what, job.line, self._group.group_name), self._peers, threading.get_ident()
-        if peers is not None:
-            peers.doing[thread] = doing
-        try:
+        def communicate() -> None:
             if _checks and self._checking is not None and job.shared:
                 self._agree(job)
             job.request = job.start(self.comm)
             self.until(job, job.request)
+        self._number += job.shared
+        self._seen(job, communicate)
+        if job.after is not None:
+            job.after()
+        job.done.set()
+
+    def _seen(self, job: Job, carry_out: Callable[[], None]) -> None:
+        """Carries a job out while others can ask what this rank is in.  Raises what ended it, with the call and its line."""
+        doing, peers, thread = Doing(self._number, job.what, job.line, self._group.group_name), self._peers, threading.get_ident()
+        if peers is not None:
+            peers.doing[thread] = doing
+        try:
+            carry_out()
         except Exception as error:
             failed()
             raise as_told(job, error) from None
@@ -154,9 +176,6 @@ class Lane:
             if peers is not None:
                 peers.doing.pop(thread, None)
                 peers.last = doing
-        if job.after is not None:
-            job.after()
-        job.done.set()
 
     def until(self, job: Job, request: Request, timeout: float | None = None) -> None:
         """Waits until a request of a job is done.  Raises DistBackendError when a rank is gone, or the time is up."""
@@ -187,10 +206,11 @@ class Lane:
             h = self._hashes[job.what] = zlib.crc32(job.what.encode())
         word = h ^ (self._number << 32)
         own, d = self._own, _int64()
-        own[0], own[1] = word, ~word
+        own[0], own[1], own[2] = word, ~word, 0 if job.clock is None else -meetings.word(job.clock, self.comm.rank)
         assert self._checking is not None
-        self.until(job, self._checking.all_reduce(own.ctypes.data, 2, d, "min"))
+        self.until(job, self._checking.all_reduce(own.ctypes.data, 3, d, "min"))
         if own[0] == word and own[1] == ~word:
+            self._meet(job, -int(own[2]))
             return
         told = np.zeros(_ROOM, np.uint8)
         text = f"{job.what}, number {self._number}, at {job.line}".encode()[:_ROOM]
@@ -199,6 +219,20 @@ class Lane:
         self.until(job, self._checking.all_gather(told.ctypes.data, _ROOM, all_.ctypes.data))
         calls = "\n".join(f"  rank {r}: {row.tobytes().rstrip(bytes(1)).decode(errors='replace')}" for r, row in zip(self._group._ranks, all_))
         raise DistBackendError(f"the ranks called different collectives:\n{calls}")
+
+    def _meet(self, job: Job, said: int) -> None:
+        """Tells a job's clock what the ranks' words say: who came last, and when."""
+        seconds, virtual, last = meetings.read(said)
+        if job.clock is not None and said and virtual == job.clock.virtual:
+            job.clock.settle(seconds, self._group._ranks[last] if last >= 0 else -1)
+
+
+def _host_clock() -> meetings.HostClock | None:
+    """That of simulated GPUs, where there are any by now, else the real one, if anybody looks at it."""
+    driver: Any = gpus._system.driver if gpus._system is not None else None
+    if driver is not None and driver.simulated:
+        return meetings.HostClock(driver)
+    return meetings.HostClock(None) if meetings.watched() else None
 
 
 def as_told(job: Job, error: Exception) -> Exception:
@@ -222,10 +256,10 @@ class ProcessGroup:
         self.gpus: dict[Any, GpuQueue] = {}
         self.pairs: dict[int, ProcessGroup] = {}  # with one other rank, for messages
         watch = self.watch(f"making group {name}".rstrip(), user_line(sys._getframe(1)), self._ranks)
-        self.host = Lane(self, comm, watch)
+        self.host = Lane(self, comm, watch, True)
         other = split(comm, range(comm.size), 2, watch)
         assert other is not None
-        self.device = Lane(self, other, watch)
+        self.device = Lane(self, other, watch, False)
 
     def rank(self) -> int:
         """This process's number in the group; -1 outside."""

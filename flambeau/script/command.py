@@ -89,7 +89,8 @@ def run_many(program: Program, arguments: list[str], *, nproc: int, nnodes: int 
              max_restarts: int = 0, report: str | None = None, ledger: bool = False) -> int:
     """Runs a program as `nproc` processes on this host, which find each other by `torch.distributed`; see `distributed.agent.run`.
 
-    report: each rank writes a page of its own, `page-rank0.html` and so on.  The others as of `run`.
+    report: each rank writes a page of its own, `page-rank0.html` and so on, and those of a host are joined on one, `page.html`, or with several hosts
+    `page-node0.html` and so on.  The others as of `run`.
     """
     from ..distributed import agent
     if program.why_not():
@@ -100,7 +101,20 @@ def run_many(program: Program, arguments: list[str], *, nproc: int, nnodes: int 
     what = ["-c", program.code] if program.code is not None else [*(["-m"] if program.module else []), program.name]
     command = [sys.executable, "-m", "flambeau", "run", *(["--report", report] if report is not None else []), *(["--ledger"] if ledger else []),
                *what, *arguments]
-    return agent.run(command, nproc=nproc, nnodes=nnodes, node_rank=node_rank, endpoint=endpoint, max_restarts=max_restarts)
+    ranks = range(node_rank * nproc, (node_rank + 1) * nproc)
+    if report is not None:
+        from ..trace import ranks as traced
+        for r in ranks:  # of a run before
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(traced.part_path(report, r))
+    status = agent.run(command, nproc=nproc, nnodes=nnodes, node_rank=node_rank, endpoint=endpoint, max_restarts=max_restarts)
+    if report is not None:
+        to = report if nnodes == 1 else traced.node_path(report, node_rank)
+        missing = traced.join(report, ranks, to)
+        without = f", without {', '.join(f'rank {r}' for r in missing)}, of which nothing came" if missing else ""
+        if len(missing) < nproc:
+            print(f"flambeau run: the page of all ranks is {os.path.abspath(to)}{without}", file=sys.stderr)
+    return status
 
 
 def tell_of_slow_compilation() -> None:
@@ -125,9 +139,10 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
     if "FLAMBEAU_AGENT" in os.environ:
         from ..distributed.agent import die_with_agent
         die_with_agent()
-        if report is not None:
-            stem, ending = os.path.splitext(report)
-            report = f"{stem}-rank{os.environ['RANK']}{ending}"
+    own = report
+    if "FLAMBEAU_AGENT" in os.environ and report is not None:
+        from ..trace import ranks
+        own = ranks.rank_path(report, int(os.environ["RANK"]))
     before = sys.argv, sys.path[:]
     importer.install()
     sys.argv = [program.name, *arguments]
@@ -137,11 +152,14 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
             from .._core.runtime.ledger import transfers
             watching.enter_context(transfers(title=f"transfers of {os.path.basename(program.name)}"))
         traced: Any = None
-        if report is not None:
+        if own is not None:
             import flambeau
             traced = watching.enter_context(flambeau.trace())
         try:
             program.run()
+            if own != report:
+                from ..distributed import world
+                world.settle()  # when collectives began is known once they are done
         except Exception as error:
             more = explain(error)
             if more:
@@ -149,8 +167,10 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
             raise
         finally:
             sys.argv, sys.path[:] = before
-            if traced is not None and report is not None:
+            if traced is not None and own is not None and report is not None:
                 traced.close()  # its findings are made when it ends
-                traced.save(report)
-                print(f"flambeau run: the page is {os.path.abspath(report)}", file=sys.stderr)
+                traced.save(own)
+                print(f"flambeau run: the page is {os.path.abspath(own)}", file=sys.stderr)
+                if own != report:
+                    ranks.write_part(traced, report, int(os.environ["RANK"]))
     return 0

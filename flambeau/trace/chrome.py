@@ -118,6 +118,9 @@ class _Writer:
         on_host = w.lane[0] == "cpu"
         pid, tid = (_HOST, s.thread + 1) if on_host else self.lane(w)
         self.made.append((_WORK, 0, _span(w.name, w.kind, pid, tid, start, end, details)))
+        if w.waits is not None:
+            rank, since, until = w.waits
+            self.made.append((_WORK, 1, _span(f"wait for rank {rank}", "wait", pid, tid, since, until, {"line": s.line or "", "stage": s.index})))
         if not on_host and s.start <= start:
             name, category = (f"{w.source} to {w.target}", "transfer") if w.crosses else ("launch", "launch")
             self.flows.add(name, category, (_HOST, s.thread + 1, s.start), (pid, tid, start), (_STAGE, s.index), (_FLOW, 1))

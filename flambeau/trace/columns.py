@@ -39,7 +39,7 @@ def columns(trace: Trace) -> dict[str, Any]:
     streams: dict[str, int] = {}
     for device, _ in order:
         streams[device] = streams.get(device, 0) + 1
-    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu"}
+    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu", "host": at["cpu", 0]}
              for d, n in order for name in (_lane_name(d, n, streams[d]),)]
     stages: dict[str, list[Any]] = {n: [] for n in ("i", "call", "lane", "to", "device", "in", "out", "type", "said", "line", "groups", "flags",
                                                     "start", "end", "micros", "waited", "bytes", "moved", "sources")}
@@ -80,6 +80,9 @@ def columns(trace: Trace) -> dict[str, Any]:
             _put(works, stage=k, name=word(w.name), lane=_lane(w.lane, s, at), start=micros(w.start), end=micros(w.start if w.end is None else w.end),
                  bytes=w.nbytes, flags=w.predicted + 4 * w.blocking, to=_end(w.target, w.lane, s, at) if crosses else -1,
                  path=word(f"{w.direction}, {w.path}") if crosses else 0, **{"from": _end(w.source, w.lane, s, at) if crosses else -1})
+            if w.waits is not None:
+                rank, start, end = w.waits
+                _put(waits, stage=k, lane=_lane(w.lane, s, at), start=micros(start), end=micros(end), device=word(f"rank {rank}"))
         for device, start, end in s.waits:
             _put(waits, stage=k, lane=at["cpu", s.thread], start=micros(start), end=micros(end), device=word(device))
     groups = [[word(g.name), at.get(("cpu", g.thread), 0), micros(g.start), micros(g.end), depth] for g, depth in _depths(trace)]

@@ -8,7 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._core import forks
+from .._core.drivers.collectives import meetings
+from .._core.drivers.simulated.moments import Meet
 from .._core.engine import fields, interpreters
+from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch, gpus
 from .._core.runtime.ledger import Ledger
 from .._core.runtime.provenance import caller
@@ -71,6 +74,8 @@ class Trace:
         self._ledger: Ledger | None = None
         self._entered = False
         self.sources = Sources(self._moment)
+        self._wall = 0.0  # the host's clock at the trace's 0, where no virtual clock counts
+        self._later: dict[int, tuple[Any, Work]] = {}  # items of simulated GPUs whose moments are not known yet
         self._copies: list[tuple[Stage, Work, dispatch.Copy]] = []  # for which a real GPU's host waits
 
     # ---------------------------------------------------------------------------------------------------------- block
@@ -80,11 +85,12 @@ class Trace:
         self._entered = True
         from ..nn import hooks
         from ..optim import optimizer
-        self._began = time.perf_counter()
+        self._began, self._wall = time.perf_counter(), meetings.wall()
         self._attach()
         ledger = self._ledger = Ledger()
         self._open = [
             dispatch.observe(ledger.launches, ledger.copies, ledger.sync).close,
+            meetings.watch(self._met),
             dispatch.observe(self._launched, self._copied).close, interpreters.watch(self._called).close,
             hooks.register_module_forward_pre_hook(self._module_begins).remove,
             hooks.register_module_forward_hook(self._module_ends).remove,
@@ -249,6 +255,7 @@ class Trace:
             return None
         self.now()  # looks for other GPUs
         work = Work("kernel", prepared.name, (str(dev), 0 if stream is None else stream.stream_id), prepared.nbytes, prepared.flops)
+        work.collective = type(prepared.keep) is Collective
         own = self._work(work)
         if own is not None:
             _describe_launch(own, dev, prepared)
@@ -264,8 +271,12 @@ class Trace:
 
         def done() -> None:
             seconds = time.perf_counter() - begun
-            self._spent(seconds)
             assert work.start is not None
+            if work.collective:  # no virtual clock knows the hosts' network; what it waited is no work
+                work.start = max([work.start, *[end for _, _, end in own.waits]] if own is not None else [work.start])
+                seconds = max(self.now() - work.start, 0.0)
+            else:
+                self._spent(seconds)
             work.end = work.start + seconds
             if own is not None:
                 own.host, own.end = seconds, work.end
@@ -294,34 +305,57 @@ class Trace:
             self._copies.append((stage, work, copy))
 
     def _waited(self, physical: int, start: float, end: float) -> None:
-        """The host stood still, on the virtual clock."""
+        """The host stood still for a GPU, on the virtual clock."""
+        last = self._local.last
+        numbers = self._system.physical if self._system is not None else ()
+        self._stood(f"cuda:{numbers.index(physical)}" if physical in numbers else "", self._base + start, self._base + end, "synchronize",
+                    last is not None and last.blocking)
+
+    def _stood(self, whom: str, start: float, end: float, name: str, behind: bool) -> None:
+        """The host stood still: in the open stage, in the last one where its work is what was waited for (`behind`), or in a stage of that name."""
         local = self._local
         if local.quiet:
             return
         stage = local.stage
         if stage is None:
             stage = self.stages[-1] if self.stages else None
-            if stage is None or local.last is None or stage.works[-1:] != [local.last] or not local.last.blocking:
-                stage = self._stage("synchronize", "synchronize")
-                stage.start = self._base + start
+            if stage is None or local.last is None or not behind or stage.works[-1:] != [local.last]:
+                stage = self._stage(name, name)
+                stage.start = start
                 self._keep(stage)
-            stage.end = self._base + end
-        numbers = self._system.physical if self._system is not None else ()
-        stage.waits.append((f"cuda:{numbers.index(physical)}" if physical in numbers else "", self._base + start, self._base + end))
+            stage.end = end
+        stage.waits.append((whom, start, end))
 
-    def _queued(self, stream: Any, item: Any, engine: str, start: float, end: float) -> None:
-        """The simulated driver queued something, with its predicted moments."""
+    def _met(self, what: str, rank: int, start: float, end: float, virtual: bool) -> None:
+        """The host stood still for another process."""
+        if virtual is not (self._driver is not None):
+            return
+        zero, name, last = self._base if virtual else -self._wall, what.partition("(")[0], self._local.last
+        self._stood(f"rank {rank}" if rank >= 0 else "", zero + start, zero + end, name, last is not None and last.collective and last.name == name)
+
+    def _queued(self, stream: Any, item: Any, engine: str, start: float | None, end: float | None) -> None:
+        """The simulated driver queued something, with its predicted moments, or says them now."""
         local = self._local
+        if start is not None and end is not None and (known := self._later.pop(id(item), None)) is not None:
+            put_off = known[1]
+            put_off.start = self._base + start if put_off.start is None else min(put_off.start, self._base + start)
+            put_off.end = max(self._base + end, put_off.end or 0.0)
+            if type(item) is Meet and item.last >= 0 and start - item.ready > 1e-9:
+                put_off.waits = item.last, self._base + item.ready, put_off.start
+            return
         if local.quiet:
             return
         work = local.last
         kind = "copy" if item.name.startswith("copy ") else "kernel"
-        if work is None or work.kind != kind or work.lane[0] == "cpu" or (kind == "kernel" and work.start is not None):
+        if work is None or work.kind != kind or work.lane[0] == "cpu" or (kind == "kernel" and work.engine):
             return  # not through dispatch
-        if work.start is None:
-            work.start = self._base + start
-        work.end = max(self._base + end, work.end or 0.0)  # a staged copy is queued in pieces
         work.predicted, work.engine = True, engine
+        if start is None or end is None:
+            self._later[id(item)] = item, work  # the item is kept, so that its number is its own
+        else:
+            if work.start is None:
+                work.start = self._base + start
+            work.end = max(self._base + end, work.end or 0.0)  # a staged copy is queued in pieces
         if local.stage is None and self.stages and self.stages[-1].works[-1:] == [work]:
             self.stages[-1].end = max(self.stages[-1].end, self._base + (self._driver.host_time() if self._driver else 0.0))
 

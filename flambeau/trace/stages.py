@@ -15,11 +15,12 @@ class Work:
 
     kind: "kernel" or "copy".  lane: where it ran, as (device, stream number); the CPU has stream 0.  start and end: seconds
     on the trace's clock, None where they are not known; `predicted` says whether a model or a clock gave them.  nbytes:
-    copied, or read and written by a kernel.  direction, path, source, target and blocking are a copy's: see `dispatch.Copy`.
+    copied, or read and written by a kernel.  waits: how long a collective waited for another process, as (its rank, start, end).  collective: whether it is
+    one.  direction, path, source, target and blocking are a copy's: see `dispatch.Copy`.
     """
 
     __slots__ = ("kind", "name", "lane", "start", "end", "predicted", "nbytes", "flops", "engine", "direction", "path",
-                 "source", "target", "blocking")
+                 "source", "target", "blocking", "collective", "waits")
 
     def __init__(self, kind: str, name: str, lane: tuple[str, int], nbytes: int = 0, flops: int = 0) -> None:
         self.kind, self.name, self.lane, self.nbytes, self.flops = kind, name, lane, nbytes, flops
@@ -27,7 +28,8 @@ class Work:
         self.end: float | None = None
         self.predicted = False
         self.engine = self.direction = self.path = self.source = self.target = ""
-        self.blocking = False
+        self.blocking = self.collective = False
+        self.waits: tuple[int, float, float] | None = None
 
     @property
     def seconds(self) -> float | None:
@@ -70,6 +72,12 @@ class Stage:
     def waited(self) -> float:
         """Seconds for which the host stood still."""
         return sum(end - start for _, start, end in self.waits)
+
+    @property
+    def met(self) -> list[tuple[tuple[str, int], int, float, float]]:
+        """For whom it waited among other processes: lane, rank, start and end."""
+        found = [(("cpu", 0), int(device[5:]), start, end) for device, start, end in self.waits if device.startswith("rank ")]
+        return found + [(w.lane, *w.waits) for w in self.works if w.waits is not None]
 
     @property
     def transfer(self) -> Work | None:

@@ -135,15 +135,16 @@ def test_killed_ranks_leave_no_shared_memory(tmp_path) -> None:
     assert [p.communicate(timeout=60)[0] for p in ranks] == ["left set()\n"] * 2
 
 
-def test_a_rank_that_does_not_come_is_told_of(tmp_path) -> None:
-    done = run(tmp_path, """
+@pytest.mark.parametrize("call", ["dist.all_reduce(x)", "dist.send(x, 0) if dist.get_rank() else dist.recv(x, 1)"])
+def test_a_rank_that_does_not_come_is_told_of(tmp_path, call: str) -> None:
+    done = run(tmp_path, f"""
         import time, torch, torch.distributed as dist
         dist.init_process_group("gloo")
         x = torch.ones(8)
         dist.barrier()
         if dist.get_rank() == 1:
             time.sleep(7)
-        dist.all_reduce(x)
+        {call}
         print("through")
         """)
     assert done.returncode == 0 and done.stdout.count("through") == 2

@@ -392,9 +392,9 @@ class Draw(Spec):
 class Collective(Spec):
     """``entry(*addresses)``: this rank's part of what a group of processes carries out together.
 
-    carry_out: called with the driver's stream (None where the host does it, when the launch has its turn) and the addresses; it begins, and where there
-    is no stream also ends, the communication.  outputs, nbytes: as a launch's.  size: how many ranks take part; whole: bytes of all of them that one
-    rank gives or gets, the larger.
+    carry_out: called with the driver's stream, or, where the host does it when the launch has its turn, with what tells a virtual clock or None, and the
+    addresses; it begins, and on the host also ends, the communication.  outputs, nbytes: as a launch's.  size: how many ranks take part; whole: bytes of
+    all of them that one rank gives or gets, the larger.
     """
 
     name: str

@@ -15,10 +15,8 @@
       const t = found[lane];
       t.start.push(start); t.end.push(Math.max(start, end)); t.stage.push(stage); t.work.push(work); t.kind.push(kind);
     };
-    const host = new Map();
-    lanes.forEach((l, i) => { if (!l.gpu && !host.has("cpu")) host.set("cpu", i); });
     for (let k = 0; k < count; k++) {
-      const lane = lanes[S.lane[k]].gpu ? lanes[S.to[k]].gpu ? host.get("cpu") : S.to[k] : S.lane[k];
+      const lane = lanes[S.lane[k]].gpu ? lanes[S.to[k]].gpu ? lanes[S.lane[k]].host : S.to[k] : S.lane[k];
       put(lane, S.start[k], S.end[k], k, -1, S.flags[k] & BAD ? WRONG : HOST);
     }
     for (let w = 0; w < K.stage.length; w++) {

@@ -24,6 +24,8 @@
     const micros = work >= 0 ? K.end[work] - K.start[work] : S.micros[k];
     row("time", micros < 0 ? "not timed" : `${seconds(micros, predicted)}, ${predicted ? "predicted" : "measured"}`);
     if (S.waited[k]) row("the host waits", seconds(S.waited[k], predicted));
+    for (let i = 0; i < Q.stage.length; i++)
+      if (Q.stage[i] === k && words[Q.device[i]].startsWith("rank ")) row("waits for", `${words[Q.device[i]]}, ${seconds(Q.end[i] - Q.start[i], predicted)}`);
     row("reads from", S.sources[k].map((i) => numberOf.has(i) ? `${i} ${word("call", numberOf.get(i))}` : i).slice(0, 6).join(", "));
     row("line", word("line", k), true);
   };

@@ -19,6 +19,7 @@ from . import clock
 from .arena import Arena
 from .graphs import NOT_PERMITTED, Graph, Replay
 from .models import Model, model
+from .moments import Behind, Mark, Meet, Moment, Placed, drain
 from .queues import MODES, Launch, Move, Queue, Wait, advance
 
 if TYPE_CHECKING:
@@ -33,15 +34,15 @@ _MOST_COSTS = 4096
 
 
 class _Event:
-    """A place in a queue; `queue` None: never recorded.  `time` is its moment on the virtual clock.  graph: it was recorded in a capture."""
+    """A place in a queue; `queue` None: never recorded.  `moment` is that on the virtual clock.  graph: it was recorded in a capture."""
 
-    __slots__ = ("queue", "ticket", "time", "graph")
+    __slots__ = ("queue", "ticket", "moment", "graph")
 
     def __init__(self) -> None:
         self.graph: Graph | None = None
         self.queue: Queue | None = None
         self.ticket = 0
-        self.time = 0.0
+        self.moment = Moment(0.0)
 
 
 class _Device:
@@ -115,8 +116,9 @@ class SimulatedDriver(Driver):
         for q in list(d.queues):
             _permit(q.graph)
         for q in list(d.queues):
+            until = self._mark(q)
             advance(q, q.submitted)
-            self._wait(d, q.ready)
+            self._wait(d, until)
         self._report(d)
 
     # -------------------------------------------------------------------------------------------------------- memory
@@ -181,7 +183,7 @@ class SimulatedDriver(Driver):
 
     def stream_synchronize(self, stream: Queue) -> None:
         _permit(stream.graph)
-        until = stream.ready
+        until = self._mark(stream)
         advance(stream, stream.submitted)
         d = self._devices[stream.device]
         self._wait(d, until)
@@ -199,7 +201,9 @@ class SimulatedDriver(Driver):
         spec = prepared.keep
         if type(spec) is Collective:
             seconds = clock.collective_seconds(what, spec.name, spec.whole, spec.size)
-            self._submit(stream, Launch(prepared, args, site() or _SOMEWHERE), seconds, seconds, d.link)
+            where = site() or _SOMEWHERE
+            item = Launch(prepared, args, where) if stream.graph is not None else Meet(prepared, args, where, stream, seconds, d.link, self._drain)
+            self._submit(stream, item, seconds, seconds, d.link)
             return
         price = self._costs.get((prepared, what))
         if price is None:
@@ -271,16 +275,44 @@ class SimulatedDriver(Driver):
                 stream.graph.add(item, cost, busy, engines)
                 return
             self._host += clock.LAUNCH
-            start = stream.ready if stream.ready > self._host else self._host
-            start = clock.schedule(engines, start, busy)
-            stream.ready = start + cost
+            start: float | None = None
+            if stream.later or type(item) is Meet:
+                self._put_off(stream, item, cost, busy, engines)
+            else:
+                start = stream.ready if stream.ready > self._host else self._host
+                start = clock.schedule(engines, start, busy)
+                stream.ready = start + cost
+            for watcher in self._watchers:
+                watcher(stream, item, engines[0].name, start, None if start is None else start + cost)
             stream.items.append(item)
             stream.submitted += 1
             if wake and self._eager:
                 stream.wake()
-            for watcher in self._watchers:
-                watcher(stream, item, engines[0].name, start, start + cost)
         self._perhaps_run()
+
+    def _put_off(self, stream: Queue, item: Any, cost: float, busy: float, engines: tuple[clock.Engine, ...]) -> None:
+        """When an item has its turn is not known yet: watchers are told again when it is."""
+        def told(start: float, end: float) -> None:
+            for watcher in self._watchers:
+                watcher(stream, item, engines[0].name, start, end)
+        if type(item) is Meet:
+            item.host, item.told = self._host, told
+            stream.later.append(item)
+        else:
+            stream.later.append(Placed(cost, busy, engines, self._host, told))
+
+    def _drain(self) -> None:
+        """Works out what is known on all streams, now that ranks have agreed."""
+        with self._gate:
+            drain(q for d in self._devices for q in d.queues)
+
+    def _mark(self, stream: Queue) -> Moment:
+        """When the work queued on a stream so far is done."""
+        with self._gate:
+            if not stream.later:
+                return Moment(stream.ready)
+            stream.later.append(Mark(moment := Moment(), 0.0))
+            return moment
 
     def host_moved(self, nbytes: int) -> float:
         seconds = nbytes / clock.HOST
@@ -311,15 +343,18 @@ class SimulatedDriver(Driver):
     def _carry_out(self, device: int, item: Any) -> None:
         """Runs one item.  What it raises is kept for the next synchronisation; work after it is dropped until then."""
         d = self._devices[device]
-        if d.error is not None or d.dead:
-            return
         try:
-            if type(item) is Launch and item.site is not None:
+            if d.error is not None or d.dead:
+                return
+            if isinstance(item, Launch) and item.site is not None:
                 self._check(d, item)
             item.run()
         except BaseException as error:  # an interrupt, too, belongs to whoever waits
             if d.error is None:
                 d.error = (item.name, getattr(item, "site", None), error)
+        finally:
+            if type(item) is Meet:
+                item.alone()  # unless the ranks agreed
 
     def _check(self, d: _Device, item: Launch) -> None:
         """Raises for an operand that is not on the device: on hardware, an illegal memory access."""
@@ -367,7 +402,10 @@ class SimulatedDriver(Driver):
             self._host += clock.LAUNCH
             event.queue, event.ticket = stream, stream.submitted
             # work that only waits takes no time of its own, but the moment is never before the call
-            event.time = stream.ready = max(stream.ready, self._host)
+            event.moment = Moment()
+            mark = Mark(event.moment, self._host)
+            if stream.later or not mark.settled(stream):
+                stream.later.append(mark)
 
     def stream_wait_event(self, stream: Queue, event: _Event) -> None:
         with self._gate:
@@ -379,7 +417,9 @@ class SimulatedDriver(Driver):
                 return
             if stream.graph is not None:
                 raise AcceleratorError("CUDA error: dependency created on uncaptured work in another stream")
-            stream.ready = max(stream.ready, event.time)
+            behind = Behind(event.moment)
+            if stream.later or not behind.settled(stream):
+                stream.later.append(behind)
             if source is not stream and source.done < event.ticket:
                 stream.submit(Wait(source, event.ticket), self._eager)
 
@@ -394,11 +434,11 @@ class SimulatedDriver(Driver):
         if q is not None:
             advance(q, event.ticket)
             d = self._devices[q.device]
-            self._wait(d, event.time)
+            self._wait(d, event.moment)
             self._report(d)
 
     def event_elapsed(self, start: _Event, end: _Event) -> float:
-        return (end.time - start.time) * 1e3
+        return ((end.moment.time or 0.0) - (start.moment.time or 0.0)) * 1e3
 
     # -------------------------------------------------------------------------------------------------------- graphs
     def graph_begin(self, stream: Queue) -> Graph:
@@ -428,7 +468,8 @@ class SimulatedDriver(Driver):
         return self._host
 
     def device_time(self, device: int) -> float:
-        """Seconds on the virtual clock when the work queued on a device so far will be done."""
+        """Seconds on the virtual clock when the work queued on a device so far will be done, as far as that is known: what is behind a collective that
+        other ranks have not come to is not."""
         return max((q.ready for q in self._devices[device].queues), default=0.0)
 
     def utilization(self, device: int, seconds: float = 1.0) -> tuple[int, int]:
@@ -453,18 +494,24 @@ class SimulatedDriver(Driver):
         with self._gate:
             self._host += seconds
 
-    def _wait(self, d: _Device, until: float) -> None:
-        """The host stands still until a moment of the virtual clock, unless that has gone by."""
-        since = self._host
-        if until > since:
+    def host_until(self, moment: float) -> None:
+        """The host stood still until a moment of the virtual clock, unless that has gone by."""
+        with self._gate:
+            self._host = max(self._host, moment)
+
+    def _wait(self, d: _Device, moment: Moment) -> None:
+        """The host stands still for a device until a moment of the virtual clock, unless that has gone by."""
+        since, until = self._host, moment.time
+        if until is not None and until > since:
             self._host = until
             for waiter in self._waiters:
                 waiter(d.index, since, until)
 
-    def watch(self, watcher: Callable[[Queue, Any, str, float, float], None],
+    def watch(self, watcher: Callable[[Queue, Any, str, float | None, float | None], None],
               waiter: Callable[[int, float, float], None] | None = None) -> Callable[[], None]:
         """Calls `watcher(stream, item, engine, start, end)` for whatever is queued, with its predicted moments on the
-        virtual clock, in the thread that queues it, and `waiter(device, start, end)` in a thread that has waited.  What is given ends that."""
+        virtual clock, in the thread that queues it, and `waiter(device, start, end)` in a thread that has waited.  What is given ends that.
+        Moments that are not known yet are None; when they are, the watcher is called again, in any thread (`moments`)."""
         with self._gate:
             self._watchers += (watcher,)
             self._waiters += (waiter,) if waiter is not None else ()

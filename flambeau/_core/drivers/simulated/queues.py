@@ -69,9 +69,10 @@ class Wait:
 
 
 class Queue:
-    """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock.  graph: what captures it."""
+    """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock, as far as that is known; later: what
+    comes after that (`moments`).  graph: what captures it."""
 
-    __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "turn", "carry_out", "_wake", "_thread",
+    __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "later", "turn", "carry_out", "_wake", "_thread",
                  "closed", "graph", "__weakref__")
 
     def __init__(self, device: int, priority: int, carry_out: Callable[[int, Any], None]) -> None:
@@ -79,6 +80,7 @@ class Queue:
         self.items: deque[Any] = deque()
         self.submitted = self.done = 0
         self.ready = 0.0
+        self.later: deque[Any] = deque()
         self.turn = threading.Lock()  # held while an item runs: items run one at a time, in order
         self.carry_out = carry_out
         self._wake: Any = None
