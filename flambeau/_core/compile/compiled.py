@@ -93,6 +93,8 @@ class Kept:
         before = run.versions
         inside = {id(t.store): i for i, t in enumerate(given.tensors)}
         plan.written = {n: (s, s.version - before[n]) for n, s in plan.kept.items() if n in before and s.version != before[n]}
+        if self.pasts and any(x in plan.lasting and plan.lasting[x] not in plan.written for s in plan.launches() for x in s.writes):
+            raise Refused("a node may keep memory that each call writes anew")
         self.moved = [(i, d) for n, i in inside.items() if (d := given.tensors[i].store.version - before[n])]
         self.grads = [(s.node, g, None if g is None else g.store.version) for s, g in grads.values()]
         self._guard(run, plan, stores)

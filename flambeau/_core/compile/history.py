@@ -18,7 +18,7 @@ from ..engine.plans import maker
 from ..layout import Size
 from ..runtime import caches
 from ..runtime.random_blocks import Block
-from ..tensor import NO_FREE, Meta, Storage, Tensor
+from ..tensor import NO_FREE, Meta, Storage, Tensor, alias
 from . import trees
 from .guards import modes, watched
 from .lenient import Lenient
@@ -78,6 +78,8 @@ class History(tape.Described):
     def _build(self, roots: list[Any]) -> None:
         if self._run.marked.lost:
             raise Refused("versions are not known")
+        if self._run.recording.sources:
+            raise Refused("numbers are drawn that nodes may keep")
         found: dict[int, Any] = {}
         left = list(roots)
         ends = {id(t.node) for t in self.outer if t.node is not None}
@@ -154,13 +156,12 @@ class History(tape.Described):
     def _constant(self, x: Any) -> bool:
         """Raises Refused unless it is the same at each call: nothing of this run is in reach of it."""
         run, seen, left = self._run, {id(x)}, [x]
-        recording = run.recording
         while left:
             y = left.pop()
             t = type(y)
             if t is int:
-                if recording.slot(y) is not None or (recording.sources and abs(y) >= 1 << 20) or (y >= LEAST and run.made_at(y)):
-                    raise Refused("a node keeps a number that is another at each call")
+                if y >= LEAST and run.made_at(y):
+                    raise Refused("a node keeps an address")
             elif t in (Version, Block) or (isinstance(y, (Tensor, Storage)) and not run.is_old_object(y)) or t is bytearray:
                 raise Refused(f"a node keeps an object that has a {t.__name__}")
             elif t in (Meta, Size, str, float, bool, complex, type(None), bytes, ModuleType, CodeType, BuiltinFunctionType) or isinstance(y, type) or (
@@ -272,7 +273,10 @@ class History(tape.Described):
             tape.backward(roots, given, False, False)
         except Exception as error:
             raise tape.HalfWay(error, [(edge, e[1]) for edge, e, k in zip(exits, ends, kept, strict=True) if k is None and e[1] is not None]) from None
-        return [e[1] if k is None else k[0] for e, k in zip(ends, kept, strict=True)]
+        gradients = [e[1] if k is None else k[0] for e, k in zip(ends, kept, strict=True)]
+        for e in ends:
+            e[1] = None  # so that nobody else holds a gradient
+        return [_view_of(g, given) for g in gradients]
 
     def passed(self, node: Any, gs: Sequence[Any]) -> Any:
         """A pass for which there is no record that holds."""
@@ -317,6 +321,7 @@ class History(tape.Described):
             tree.append(None if g is None else trees.Leaf(len(results)))
             if g is not None:
                 results.append(Shown(g.store, g.meta, g.ptr))
+        views = [(k, i) for k, g in enumerate(made) if g is not None for i, t in enumerate(operands[-len(given):]) if g.store is t.store]
         plan = Planned(recording, operands, tree, results, {id(r.store): _MANY for r in results})
         if plan.left - set(plan.fresh) or plan.written or any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
             raise Refused("it leaves something behind")
@@ -324,10 +329,10 @@ class History(tape.Described):
         plan.release(steps)
         replay = bind(plan, steps)
         plan.results = []
-        return self._function(replay, len(operands) - len(given), given)
+        return self._function(replay, len(operands) - len(given), given, views)
 
-    def _function(self, replay: Any, before: int, given: list[int]) -> Any:
-        """What carries a pass out by its record: ``f(node, gs)``, or MISS."""
+    def _function(self, replay: Any, before: int, given: list[int], views: list[tuple[int, int]]) -> Any:
+        """What carries a pass out by its record: ``f(node, gs)``, or MISS.  views: which gradients lie in the memory of which of those that are given."""
         space: dict[str, Any] = {"watched": watched, "modes": modes, "now": modes(), "MISS": MISS, "replay": replay}
         constants: list[Any] = []
 
@@ -349,7 +354,8 @@ class History(tape.Described):
         for k, v in enumerate(self.finals):
             body.append(f"  if stores[{k}].version != {v}: return MISS")
         args = [f"arguments[{i}]" for i in range(n)] + [f"stores[{k}]" for k in range(before - n)] + [f"gs[{k}]" for k in given]
-        body += ["  try: return replay(" + ", ".join(args) + ")", "  except Exception: return MISS"]
+        body += ["  try: rs = replay(" + ", ".join(args) + ")", "  except Exception: return MISS",
+                 *[f"  rs[{k}].base = gs[{given[i]}]" for k, i in views], "  return rs"]
         names = [f" {', '.join(f'c{i}' for i in range(len(constants)))}, = constants"] if constants else []
         made: Any = maker("\n".join(["def make(constants):", *names, " def run(node, gs):", *body, " return run"]), space)
         return made(constants)
@@ -403,6 +409,15 @@ def _tensors_in(x: Any) -> list[Tensor]:
     if type(x) is dict:
         return [t for part in x.values() for t in _tensors_in(part)]
     return []
+
+
+def _view_of(g: Any, given: Sequence[Tensor]) -> Any:
+    """A gradient that lies in the memory of one that came in, as a view of that: a leaf may borrow it."""
+    for t in given:
+        if g is not None and type(g) is Tensor and g.store is t.store and g is not t:
+            g = alias(g, g.meta, g.ptr)
+            g.base = t
+    return g
 
 
 def _whole(s: Storage) -> Tensor:

@@ -68,6 +68,7 @@ class Planned:
         self.left: set[int] = set()  # those of `kept` that the step itself made, such as gradients
         self.written: dict[int, tuple[Storage, int]] = {}  # how often each storage that lives on was written
         before = recording.before
+        self.lasting: dict[int, int] = {}  # of addresses in storages that lived before, whose
         self.fresh = _only_results(results, {id(s) for s in before}, held or {})
         stores = {id(r.store): r.store for r in results}
         for s in saved or ():
@@ -81,7 +82,9 @@ class Planned:
         wanted: dict[int, Storage] = {}
         for address in dict.fromkeys(x for s in self.steps for x in _touched(s)):
             found = before.find(address)
-            if found is None:
+            if found is not None:
+                self.lasting[address] = id(found)
+            else:
                 found = after.find(address)
                 if found is not None:
                     self.left.add(id(found))

@@ -624,3 +624,24 @@ def test_gradients_of_random_programs_are_those_of_python() -> None:
         kept.append(_gradients_of(steps, shape, seed))
     check()
     assert any(kept)
+
+
+def test_a_gradient_that_a_leaf_borrows() -> None:
+    def run(compiles: bool) -> Any:
+        p, q = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_(), torch.ones(2, requires_grad=True)
+
+        def plus(x: Any) -> Any:
+            return x + p.t() + (q * q).sum()
+        f: Any = torch.compile(plus) if compiles else plus
+        seen = []
+        for k in range(8):
+            p.grad = q.grad = None
+            g = torch.arange(12.0).view(3, 4).t()
+            f(torch.ones(4, 3)).backward(g)
+            if compiles and k == 6:
+                assert f.__compiled__.records, [kind.why for kind in f.__compiled__.kinds.values()]
+                assert f.__compiled__.records[0].pasts[0][1].fast
+            g.mul_(2)  # PyTorch's leaf has the memory of what came in
+            seen.append((p.grad.tolist(), k))
+        return seen
+    assert run(True) == run(False)
