@@ -356,7 +356,7 @@ def _erfc_single(x: Value) -> Value:
     return (x < 0.0).pick(2.0 - tail, tail)
 
 
-def _lgamma(x: Value) -> Value:
+def lgamma_for_single(x: Value) -> Value:
     """log |gamma(x)| in double, for results in single: Stirling's formula from 4 on, the recurrence below, the reflection for negative x; what these
     multiply is one logarithm's argument."""
     a = abs(x)
@@ -517,4 +517,4 @@ _SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan, "asin": _asin, "acos"
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
     "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow_single, "erfc": _erfc_single,
-    "lgamma": _lgamma, "atan2": _atan2, "hypot": _hypot}
+    "lgamma": lgamma_for_single, "atan2": _atan2, "hypot": _hypot}

@@ -82,6 +82,19 @@ def test_zeta_and_polygamma(device: str) -> None:
     np.testing.assert_allclose(torch.mvlgamma(torch.tensor(x + 3, device=device), 4).cpu().numpy(), want, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+def test_neighbours_in_a_vector_do_not_change_the_incomplete_gammas(name: str) -> None:
+    rng = np.random.default_rng(1)
+    odd = np.array([0, 0.1, 1, 3, 100, 1e6, 2e6, 2.0001e6, 1e7, np.inf, np.nan, -1, 1e-30, 0.19, 30, 1e-3], np.float32)
+    a, x = (np.concatenate([rng.uniform(0, 50, 200), rng.choice(odd, 97)]).astype(np.float32) for _ in range(2))
+    f = getattr(torch, name)
+    made = f(torch.from_numpy(a), torch.from_numpy(x)).numpy()
+    alone = [f(torch.from_numpy(a[i:i + 1]), torch.from_numpy(x[i:i + 1])).item() for i in range(len(a))]
+    np.testing.assert_array_equal(made, np.array(alone, np.float32))
+    np.testing.assert_array_equal(made[3:], f(torch.from_numpy(a[3:].copy()), torch.from_numpy(x[3:].copy())).numpy())
+    np.testing.assert_allclose(made, f(torch.from_numpy(a).double(), torch.from_numpy(x).double()).numpy(), rtol=1e-7, atol=1e-37)  # singles underflow
+
+
 def test_incomplete_gamma(device: str) -> None:
     a, x = (v.ravel() for v in np.meshgrid([0.0, 0.1, 1.0, 3.3, 20.0, 150.0, 450.0, 2000.0], [0.0, 0.05, 1.0, 4.0, 19.0, 160.0, 440.0, 2050.0, np.inf]))
     for f, oracle in ((torch.igamma, sp.gammainc), (torch.igammac, sp.gammaincc)):
