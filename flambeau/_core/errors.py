@@ -123,14 +123,8 @@ def site() -> tuple[str, int] | None:
     """The innermost line outside this package: file and line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        ours = inside.get(code)
-        if ours is None:
-            if len(inside) > 1 << 14:
-                inside.clear()  # code made by exec at every step
-            ours = inside[code] = _ours(frame)
-        if not ours:
-            return code.co_filename, frame.f_lineno
+        if not _ours(frame):
+            return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
 
@@ -145,7 +139,11 @@ def launched_at(sites: Iterable[tuple[str, int] | None]) -> str:
 
 def _ours(frame: FrameType) -> bool:
     """Whether a frame runs this package's code, text that the engine wrote among it."""
-    if frame.f_code.co_filename.startswith("<operation"):
-        return True
-    name = frame.f_globals.get("__name__", "")
-    return name == _PACKAGE or name.startswith(_PACKAGE + ".")  # type: ignore[no-any-return]
+    code = frame.f_code
+    found = inside.get(code)
+    if found is None:
+        if len(inside) > 1 << 14:
+            inside.clear()  # code made by exec at every step
+        name = frame.f_globals.get("__name__", "")
+        found = inside[code] = code.co_filename.startswith("<operation") or name == _PACKAGE or name.startswith(_PACKAGE + ".")
+    return found

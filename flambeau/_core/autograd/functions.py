@@ -67,7 +67,7 @@ _ones: dict[Any, Tensor] = caches.cache(globals(), "_ones")
 
 def _one(t: Tensor) -> Tensor:
     """The 1 a scalar's pass starts with; kept, unless somebody wrote to it."""
-    key: Any = t.meta
+    key: Any = t.meta if t.meta.plain else getattr(t.meta, "under", t.meta)  # views of negatives have metas of their own
     if key.device.type == "cuda" and key.device not in memory.takes:  # for each stream, so that it is written on the one that reads it
         from ..runtime import gpus
         key = key, gpus.device_and_stream(key.device)[1]._handle

@@ -48,8 +48,9 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "reads_apart": frozenset((True,)),
     # whether its form in place is no write that autograd is asked about, so that a leaf may take it: the result is a truth
     "on_leaves": frozenset((True,)),
-    # what it does with its first operand's memory: its result is a view of it, where it is no copy; or the operand itself gets another layout of it
-    "memory": frozenset(("view", "relaid")),
+    # what it does with its first operand's memory: its result is a view of it, where it is no copy; the operand itself gets another layout of it; or
+    # it does not look at it
+    "memory": frozenset(("view", "relaid", "none")),
     # whether it writes while it reads, so that `out` must not share memory with an operand ("but itself": but may be one)
     "out_apart": frozenset((True, "but itself")),
 }

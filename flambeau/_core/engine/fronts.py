@@ -298,7 +298,10 @@ def defaults(s: Signature, told: Callable[[Any], Any]) -> dict[str, Any]:
 def _learned_keys(s: Signature) -> str:
     names = (*s.names(), *([s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []))
     more = f", None if not {s.more} else constant({s.more})" if s.more else ""  # for which there is no constant
-    parts = _together(s, {n: _learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names})
+    found = {n: _learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names}
+    if s.rest in found and s.kinds[s.rest] == CONSTANT:
+        found[s.rest] = f"{s.rest} and constant({s.rest})"
+    parts = _together(s, found)
     return ", ".join(["NOW.watched", "DEFAULT.dtype", *parts]) + more
 
 

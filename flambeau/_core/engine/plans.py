@@ -207,20 +207,27 @@ class Turned:
 class Relaid:
     """A plan that gives the operand itself the layout of a view of it.
 
-    view: that one's plan.  general: carries out a call that must be recorded.
+    view: that one's plan.  general: carries out a call that must be recorded and whose view has no history of its own.
     """
 
-    __slots__ = ("meta", "offset", "general")
+    __slots__ = ("view", "general")
 
     def __init__(self, view: View, general: Callable[[Tensor], Tensor]) -> None:
-        self.meta, self.offset, self.general = view.meta, view.offset, general
+        self.view, self.general = view, general
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        m, offset, general, grad_on = self.meta, self.offset, self.general, _grad.get
+        view, general, grad_on = self.view, self.general, _grad.get
+        m, offset, backward, saved = view.meta, view.offset, view.backward, view.saved
+        extra = {"name": view.name} if view.name else None
 
-        def run(t: Tensor) -> Tensor:
+        def run(t: Tensor, *_: Any) -> Tensor:
             if t.node is not None and grad_on():
-                return general(t)
+                if backward is None:
+                    return general(t)
+                inplace.check(t, (t,))
+                t.node = [tape.next_seq(), None, backward, (t.node,), saved, None if extra is None else extra.copy()]
+                if tape.anomaly.on:
+                    tape.anomaly.note(t.node)
             t.meta = m
             t.ptr += offset
             t.store.version += 1
@@ -374,15 +381,15 @@ class Written:
     """A plan that writes its result over the first operand.
 
     launch: called with that operand's address twice, then as a `Plan`'s.  general: carries out any such call, also one that must be
-    recorded or whose operands share memory.  apart: gives the plan of the same call that makes a new tensor, whose gradient this call has;
-    None where there is none.  copy: gives a tensor's values in memory of their own.
+    recorded or whose operands share memory.  saved: gives, for the operands that require grad, how the call is differentiated: that of a `Plan`
+    that makes a new tensor; None where it is not told.  copy: gives a tensor's values in memory of their own.
     """
 
-    __slots__ = ("launch", "numbers", "general", "apart", "copy")
+    __slots__ = ("launch", "numbers", "general", "saved", "copy")
 
     def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any],
-                 apart: Callable[..., Plan | None] | None = None, copy: Callable[[Tensor], Tensor] | None = None) -> None:
-        self.launch, self.numbers, self.general, self.apart, self.copy = launch, tuple(numbers), general, apart, copy
+                 saved: Callable[[tuple[bool, ...]], Saved] | None = None, copy: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.launch, self.numbers, self.general, self.saved, self.copy = launch, tuple(numbers), general, saved, copy
 
     def bind(self, roles: str) -> Callable[..., Any]:
         run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
@@ -394,30 +401,25 @@ class Written:
 
 def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
     """Carries out recorded calls of an in-place plan, on what is neither a leaf nor a view."""
-    if plan.apart is None or plan.copy is None:
+    if plan.saved is None or plan.copy is None:
         return plan.general
-    general, apart, copy, launch = plan.general, plan.apart, plan.copy, plan.launch
+    general, how, copy, launch = plan.general, plan.saved, plan.copy, plan.launch
     convert = iter([c or _as_it_is for c in plan.numbers])
     converters = [next(convert) if role == "n" else None for role in roles if role != "x"]
     absent = "x" in roles
-    known: dict[tuple[bool, ...], Saved | None] = {}
+    known: dict[tuple[bool, ...], Saved] = {}
 
     def call(*all_given: Any) -> Tensor:
         given = tuple([x for x, role in zip(all_given, roles, strict=True) if role != "x"]) if absent else all_given
         t: Tensor = given[0]
         node = t.node
-        if t.base is not None or (node is not None and (not node[0] or node[5] is not None and "retain" in node[5])):
+        if t.base is not None or (t.meta.dtype.kind not in "fc" if node is None else not node[0] or node[5] is not None and "retain" in node[5]):
             return general(*all_given)  # type: ignore[no-any-return]
         edges = tuple([x.node if isinstance(x, Tensor) else None for x in given])
         needs = tuple([e is not None for e in edges])
-        if needs not in known:
-            made = apart(*given)
-            known[needs] = None
-            if type(made) is Plan and made.saved is not None and made.outs == (t.meta,):
-                known[needs] = made.saved(needs) if callable(made.saved) else made.saved
-        saved = known[needs]
+        saved = known.get(needs)
         if saved is None:
-            return general(*all_given)  # type: ignore[no-any-return]
+            saved = known[needs] = how(needs)
         before = t
         if any(given[i] is t for i in saved.keep):  # the gradient needs what is about to be overwritten
             before = copy(t)

@@ -217,6 +217,9 @@ class Places:
                     raise capture.Unrepeatable("the numbers drawn are used again")
                 if not s.prepared.lasting:
                     raise capture.Unrepeatable("a launch that may not be kept")
+                if s.prepared.condition is not None and not any(x.of == OPERAND for m in made for x in m.args[:m.outputs]):
+                    made += self._asked(s.device, s.prepared.condition, s.args[0])
+                    continue
                 p = s.prepared.program
                 end = len(s.args) if p is None else s.prepared.outputs + len(p.inputs) + bool(s.prepared.workspace)
                 args = tuple([x if type(x) is not int or x < _LEAST else self.drawn.get(x) or (self.argument(x) if i < end else x)
@@ -247,6 +250,18 @@ class Places:
         if len(used) < self.draws:  # some routine holds them, where nobody can put others
             raise capture.Unrepeatable("numbers that were drawn and are passed to no launch")
         return made
+
+    def _asked(self, dev: Any, condition: Any, source: int) -> list[Step]:
+        """What a launch that may raise asks first: where the answer is another one than it was, the body makes the call, and raises. So it may not come
+        after what writes an operand."""
+        counting, numbers = condition
+        count, *room = [self._room(n) for n in (8, counting.workspace) if n]
+        return [Step((dev, counting), (count, self.argument(source), *room, *numbers), None, 1), Step(None, (count,), bytes(8))]
+
+    def _room(self, size: int) -> Place:
+        """Memory that the script needs beyond what the call allocated."""
+        self.blocks.append(Block(-len(self.blocks) - 1, size))
+        return Place(BLOCK, len(self.blocks) - 1, 0)
 
     def tree(self, x: Any, operands: Sequence[Tensor]) -> Any:
         """The results of a call, with places. Raises Unrepeatable for what cannot be made again."""

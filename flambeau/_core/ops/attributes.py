@@ -230,17 +230,22 @@ def data_ptr(self: Tensor) -> int:
 
 def storage_offset(self: Tensor) -> int:
     """How many elements into its storage the tensor begins."""
-    if self.meta.__class__ is Lazy:
+    try:
+        first, begin = self.ptr, self.store.ptr
+        return 0 if first is begin else (first - begin) // self.meta.dtype.itemsize
+    except AttributeError:  # a view of conjugates
         return (address(self) - self.store.ptr) // self.meta.dtype.itemsize
-    begin, first = self.store.ptr, self.ptr
-    return 0 if first is begin else (first - begin) // self.meta.dtype.itemsize
 
 
 def untyped_storage(self: Tensor) -> Any:
     """The bytes under the tensor and its views."""
-    if self.meta.__class__ is not Lazy:
+    try:
         self.ptr  # noqa: B018 (waits for bytes that are still on their way)
-    kept = self._untyped  # type: ignore[attr-defined]
+        kept = self._untyped  # type: ignore[attr-defined]
+        if kept._storage is self.store:
+            return kept
+    except AttributeError:  # there is none yet, or it is a view of conjugates
+        kept = self._untyped  # type: ignore[attr-defined]
     if kept is None or kept._storage is not self.store:
         kept = self._untyped = UntypedStorage._of(self.store)  # type: ignore[attr-defined]
     return kept
@@ -518,6 +523,7 @@ has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device ha
  is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
 has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_mps is_nested is_quantized is_sparse is_sparse_csr is_xpu itemsize layout
  output_nr requires_grad retains_grad""", batch="attribute")
+has("backward", memory="none")
 has("__contains__ backward data_ptr storage untyped_storage", batch="reads")
 has("detach_ register_hook requires_grad_ retain_grad", batch="same")
 has("__contains__ __format__ backward", tangent="none")

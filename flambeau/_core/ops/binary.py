@@ -125,7 +125,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
             if type(made) in (Compose, Written):  # what they call must do without alpha
                 def general(a: Tensor, b: Any, alpha: Any) -> Tensor:
                     return plain.inplace(a, (a, b))
-                return Compose(general) if type(made) is Compose else Written(made.launch, made.numbers, general, made.apart, made.copy)
+                return Compose(general) if type(made) is Compose else Written(made.launch, made.numbers, general, made.saved, made.copy)
             return made
         scale(a, b, alpha)
         return scaled.planned_inplace((a, b), (alpha,), ()) if _exact(alpha) and b is other else scaled.inplace(
@@ -276,7 +276,7 @@ def _pow_inplace(self: Tensor, exponent: Any) -> Any:
     made, operands, consts = _power(self, exponent)
     plan = _written(made, *operands, consts=consts)
     if len(operands) == 1 and type(plan) is Written:  # what it calls must do without the exponent
-        return Compose(Written(plan.launch, plan.numbers, lambda t, _: made.inplace(t, (t,), (), consts), plan.apart, plan.copy).bind("tx"))
+        return Compose(Written(plan.launch, plan.numbers, lambda t, _: made.inplace(t, (t,), (), consts), plan.saved, plan.copy).bind("tx"))
     return plan
 
 

@@ -294,10 +294,7 @@ class Pointwise:
             return Compose(general)
         self._may_hold(t, operands, numbers, consts)
         launch, convert = self.writing((t.meta,), operands, numbers, consts)
-
-        def apart(*given: Any) -> Any:
-            return self.planned(given[:n], given[n:], consts)
-        return Written(launch, convert, general, apart, _copy)
+        return Written(launch, convert, general, self._saving(operands, len(numbers), consts, False), _copy)
 
     def _recorded(self, t: Tensor, operands: tuple[Any, ...]) -> bool:
         """Whether a call in place is recorded.  Raises RuntimeError where PyTorch forbids it."""

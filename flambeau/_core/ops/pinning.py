@@ -14,7 +14,7 @@ from .table import op
 @op(spaces=(), learns=False, tangent="none")
 def is_pinned(self: Tensor, device: Any = None) -> bool:
     """Whether `self` lies in page-locked host memory, which copies to and from GPUs read and write asynchronously."""
-    return self.meta.device.type == "cpu" and gpus.is_pinned(self.store.ptr)
+    return gpus._system is not None and self.meta.device.type == "cpu" and gpus.is_pinned(self.store.ptr)
 
 
 @op(spaces=(), learns=False, tangent="none")

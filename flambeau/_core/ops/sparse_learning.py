@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _MOST = 4096
 _recipes: dict[Any, int] = {}  # by the form's name, and of each argument what its parts do not tell
+_runs: dict[Any, tuple[Callable[..., Any], int]] = caches.cache(globals(), "_runs")  # what is learned, by a call's own key, and the number of its recipe
 _steps: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}  # by number, none of which comes again: a form, and how each argument is put together
 _numbers = itertools.count()
 _operations: dict[str, Operation] = {}
@@ -38,36 +39,54 @@ def on_parts(name: str, form: Callable[..., Any], args: Sequence[Any]) -> Any:
     try:
         for a in args:
             if isinstance(a, Sparse):
-                indices, values = a.__dict__["_parts"]
-                parts += indices
+                held = a.__dict__  # once: a class with a `__getattr__` has no quick attributes
+                indices, values = held["_parts"]
+                key += a.meta, held["_known"], values.meta
+                for i in indices:
+                    parts.append(i)
+                    key.append(i.meta)
                 parts.append(values)
-                key.append((a.meta, a.__dict__["_known"]))
             elif isinstance(a, Tensor):
                 parts.append(a)
-                key.append(None)
+                key += None, a.meta
             else:
-                key.append(("constant", constant(a)))
-        for p in parts:
-            if not p.meta.plain:
-                return form(*args)
-        found = _recipes.get(at := tuple(key))
+                key += "constant", constant(a)
+        at = tuple(key)
+        found = _runs.get(at)
     except TypeError:  # an argument that is in no key
         return form(*args)
+    made = _first(name, form, args, parts, at) if found is None else found[0](parts, found[1])
+    if made.__class__ is tuple:
+        kind, known, shape, *indices, values = made
+        return make(_KINDS[kind], tuple(indices), values, shape, known)
+    return made
+
+
+def _first(name: str, form: Callable[..., Any], args: Sequence[Any], parts: list[Tensor], at: tuple[Any, ...]) -> Any:
+    """A call by the form's operation, which counts and learns it; once it is learned, its run is found by the call's own key."""
+    for p in parts:
+        if not p.meta.plain:
+            return form(*args)
+    epoch = caches.epoch
+    told = tuple([(type(a), len(a.__dict__["_parts"][0]), a.meta.shape, a.__dict__["_known"]) if isinstance(a, Sparse) else
+                  (Tensor,) if isinstance(a, Tensor) else (None, constant(a)) for a in args])
+    found = _recipes.get((name, told))
     if found is None:
         if len(_steps) > _MOST:
             _recipes.clear()
             for old in list(_steps)[:_MOST // 2]:  # not those of calls that are being made
                 _steps.pop(old, None)
         found = next(_numbers)
-        _steps[found] = form, tuple([(type(a), len(a.__dict__["_parts"][0]), a.meta.shape, a.__dict__["_known"]) if isinstance(a, Sparse) else
-                                     (Tensor,) if isinstance(a, Tensor) else (None, a) for a in args])
-        _recipes[at] = found
+        _steps[found] = form, tuple([t if t[0] is not None else (None, a) for t, a in zip(told, args, strict=True)])
+        _recipes[name, told] = found
         if name not in _operations:
             _operations[name] = Operation(f"sparse.{name}", _carry_out, shown=f"sparse_{name}")
-    made = _operations[name].function(parts, found)
-    if made.__class__ is tuple:
-        kind, known, shape, *indices, values = made
-        return make(_KINDS[kind], tuple(indices), values, shape, known)
+    operation = _operations[name]
+    made = operation.function(parts, found)
+    learner = operation.learner
+    run = None if learner is None else operation.env["plans"].get(learner.key((parts, found)))
+    if run is not None:
+        caches.keep_since(epoch, _runs, at, (run, found))
     return made
 
 

@@ -80,7 +80,9 @@ def relaying(name: str, shows: Callable[..., Tensor]) -> None:
         return self
 
     def plan(self: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if shown.planned and not (self.node is not None and _grad.get()):
+        if shown.planned:
+            if self.node is not None and _grad.get():
+                inplace.check(self, (self,))
             made = body(self, *args, **kwargs)
             if type(made) is View:
                 return Relaid(made, lambda t: general(t, *args, **kwargs))

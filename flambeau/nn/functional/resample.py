@@ -19,7 +19,7 @@ from ..._core.ops.checks import of_kinds, one_type
 from ..._core.ops.copies import laid_as
 from ..._core.ops.memory_format import contiguous_format
 from ..._core.ops.resampling import resized, sampled
-from ..._core.runtime import caches
+from ..._core.runtime import caches, capture
 from ..._core.tensor import Meta
 from ...autograd import no_grad
 from .lazy_functional import F
@@ -83,6 +83,9 @@ def _kept_taps(mode: str, n_in: int, n_out: int, scale: float | None, align: boo
             found = (tuple([ops.from_numpy(where).to(device) for where, _ in pairs]),
                      tuple([ops.from_numpy(w if wide else w.astype(np.float32)).to(device, dtype) for _, w in pairs if w is not None]))
         caches.keep(_kept, key, found)
+    elif capture.active:
+        for t in (*found[0], *found[1]):
+            capture.was_wrapped(t.ptr, t.meta.nbytes, t.store)  # constants, which a replay may hold on to
     return found
 
 

@@ -750,3 +750,29 @@ def test_a_plan_of_a_call_with_a_tensor_in_the_place_of_a_number_is_not_kept() -
     op, x = Counted(doubled), torch.ones(3)
     assert [op.call(x, torch.tensor(k))[0].tolist()[0] for k in (2, 3, 4, 5, 6)] == [2, 3, 4, 5, 6]
     assert op.times == 5
+
+
+def test_a_launch_that_only_raises_becomes_a_condition() -> None:
+    from flambeau._core.drivers.cpu import nonzero_histogram
+
+    x, source = torch.zeros(5), torch.tensor([1.0, 2.0, 4.0])
+    right, wrong = torch.tensor([0, 3, 3]), torch.tensor([0, 5, 1])
+    for _ in range(6):
+        assert x.index_add(0, right, source).tolist() == [1, 0, 0, 6, 0]
+    entered: list[str] = []
+    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_filename) if event == "call" else None)
+    try:
+        made = x.index_add(0, right, source)
+    finally:
+        sys.setprofile(None)
+    assert made.tolist() == [1, 0, 0, 6, 0] and nonzero_histogram.__file__ not in entered
+    for _ in range(2):
+        with pytest.raises((IndexError, RuntimeError)):
+            x.index_add(0, wrong, source)
+        assert x.tolist() == [0] * 5 and x.index_add(0, right, source).tolist() == [1, 0, 0, 6, 0]
+    for _ in range(6):
+        x.index_add_(0, right, source)
+    before = x.tolist()
+    with pytest.raises((IndexError, RuntimeError)):
+        x.index_add_(0, wrong, source)
+    assert x.tolist() == before == [6, 0, 0, 36, 0]

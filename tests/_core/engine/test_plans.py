@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -383,3 +386,43 @@ def test_a_plan_is_used_by_several_threads_at_once() -> None:
     for t in threads:
         t.join()
     assert not errors
+
+
+def test_recorded_writes_of_another_type_are_planned() -> None:
+    for times in range(4):
+        x, y = torch.tensor([0.0, 2.0], requires_grad=True), torch.tensor([1.0, 1.0], requires_grad=times % 2 == 0)
+        o = x * 1
+        assert o.logical_xor_(y) is o and o.tolist() == [1, 0] and o.grad_fn.name() == "LogicalXorBackward0"
+        (o * o).sum().backward()
+        assert x.grad.tolist() == [0, 0] and (y.grad is None or y.grad.tolist() == [0, 0])
+    o = torch.tensor([1.5, 2.5], requires_grad=True) * 1
+    with entered("inplace") as seen:  # the way of calls without a plan
+        o.logical_xor_(y)
+    assert not seen
+
+
+def test_recorded_layouts_in_place_are_planned() -> None:
+    for _ in range(4):
+        x = torch.tensor([[1.0, 2.0]], requires_grad=True)
+        o = x * 1
+        with entered("general") as seen:
+            assert o.unsqueeze_(0).squeeze_(1).t_() is o
+        assert not seen and o.shape == (2, 1) and o._version == 3 and o.grad_fn.name() == "TransposeBackward0"
+        assert [o.grad_fn.next_functions[0][0].name(), o.is_leaf] == ["SqueezeBackward0", False]
+        (o * torch.tensor([[3.0], [4.0]])).sum().backward()
+        assert x.grad.tolist() == [[3, 4]]
+
+
+@contextlib.contextmanager
+def entered(name: str) -> Iterator[list[str]]:
+    """The functions of this name that are entered meanwhile."""
+    found: list[str] = []
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == name:
+            found.append(name)
+    sys.setprofile(look)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)

@@ -136,3 +136,15 @@ def test_recorded_views_of_conjugates_after_plain_ones():
     assert leaf.grad.tolist() == again.grad.tolist()
     with fb.no_grad():
         assert leaf.conj().grad_fn is None and leaf.conj().is_leaf
+
+
+def test_passes_back_from_views_begin_at_their_own_node():
+    for _ in range(3):
+        x = fb.tensor([1 + 2j, 3 - 4j], requires_grad=True)
+        x.conj().backward(fb.tensor([1 + 1j, 2 - 1j]))
+        assert x.grad.tolist() == [1 - 1j, 2 + 1j]
+        y = fb.tensor(1 + 2j, requires_grad=True)
+        y.conj().imag.backward()
+        assert y.grad.item() == -1j
+        with pytest.raises(RuntimeError, match="implicitly created only for"):
+            x.conj().backward()

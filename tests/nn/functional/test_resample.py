@@ -114,3 +114,17 @@ def test_what_lies_outside_of_images_is_zero_whatever_lies_at_their_edges():
     y.backward(flambeau.full_like(y, float("inf")))
     assert y.flatten().tolist()[::2] == [0.0, 0.0] and y.shape == (1, 1, 1, 3)
     assert x.grad.flatten().tolist() == [0.0] * 4
+
+
+def test_recorded_resizes_are_learned_with_their_constants() -> None:
+    from flambeau._core.engine import trials
+
+    x = flambeau.arange(16.0).reshape(1, 1, 4, 4).requires_grad_()
+    wanted = None
+    for _ in range(8):
+        x.grad = None
+        made = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+        (made * made).sum().backward()
+        wanted = wanted or (made.tolist(), x.grad.tolist())
+        assert (made.tolist(), x.grad.tolist()) == wanted
+    assert "interpolate (recorded)" not in trials.refused

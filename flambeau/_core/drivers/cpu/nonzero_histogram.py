@@ -109,14 +109,22 @@ def edges(name: str, low: Any, high: Any, apart: float) -> tuple[Any, Any]:
     return (low - apart, high + apart) if low == high else (low, high)
 
 
-_BEYOND = Reduce((E.where((E.input(0, int64) < E.scalar(0, int64)) | (E.input(0, int64) >= E.scalar(1, int64)), E.const(1, int64), E.const(0, int64)),),
-                 ("sum",), (E.acc(0, int64),), (int64,), (int64, int64))
+_PLACE, _LOW, _HIGH, _SPARED = E.input(0, int64), E.scalar(0, int64), E.scalar(1, int64), E.scalar(2, int64)
+_OUTSIDE = (_PLACE < _LOW) | (_PLACE >= _HIGH)
+
+
+def _counting(wrong: E.Expr, numbers: int) -> Reduce:
+    return Reduce((E.where(wrong, E.const(1, int64), E.const(0, int64)),), ("sum",), (E.acc(0, int64),), (int64,), (int64,) * numbers)
+
+
+_BEYOND, _BEYOND_SPARED = _counting(_OUTSIDE, 2), _counting(_OUTSIDE & (_PLACE != _SPARED), 3)
 
 
 def check(spec: Check) -> PreparedLaunch:
     """Raises at once; on a queue, when its turn comes."""
     shape, strides, low, high, spared = spec.shape, spec.strides, spec.low, spec.high, spec.spared
-    counting = target.prepare(_BEYOND, shape, ((), strides))
+    counting = target.prepare(_BEYOND if spared is None else _BEYOND_SPARED, shape, ((), strides))
+    numbers = (low, high) if spared is None else (low, high, spared)
     count, workspace = counting.entry, counting.workspace
     new, at = ctypes.c_longlong, ctypes.addressof
 
@@ -124,9 +132,9 @@ def check(spec: Check) -> PreparedLaunch:
         found = new()
         if workspace:
             room = ctypes.create_string_buffer(workspace)
-            count(at(found), source, at(room), low, high)
+            count(at(found), source, at(room), *numbers)
         else:
-            count(at(found), source, low, high)
+            count(at(found), source, *numbers)
         if found.value:
             complain(source)
 
@@ -138,7 +146,9 @@ def check(spec: Check) -> PreparedLaunch:
         bad = v[(v != spared) & ((v < low) | (v >= high))]
         if bad.size:
             raise spec.error(spec.text.format(int(bad[0])))
-    return PreparedLaunch(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
+    made = PreparedLaunch(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
+    made.condition = counting, numbers
+    return made
 
 
 def blocks(spec: Blocks) -> PreparedLaunch | None:

@@ -1,0 +1,41 @@
+"""`torch.kl_div` and its like are the losses of `nn.functional`, with the reduction as a number."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau.nn import functional as F
+from flambeau.nn.functional import by_number
+
+X, Y, Z = (torch.rand(4, 3, generator=torch.Generator().manual_seed(i)) for i in range(3))
+SIGNS = torch.tensor([1.0, -1.0, 1.0, -1.0])
+OPERANDS: dict[str, tuple[Any, ...]] = {
+    "binary_cross_entropy_with_logits": (X, Y), "cosine_embedding_loss": (X, Y, SIGNS), "hinge_embedding_loss": (X, Y.sign()), "kl_div": (X.log(), Y),
+    "margin_ranking_loss": (X, Y, Z.sign()), "triplet_margin_loss": (X, Y, Z),
+    "ctc_loss": (X.log_softmax(1).unsqueeze(1), torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2]))}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_numbers_stand_for_words(name: str) -> None:
+    loss, of_words = getattr(torch, name), getattr(F, name)
+    assert loss is getattr(by_number, name) is not of_words
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = {number: loss(*OPERANDS[name], reduction=number) for number in (0, 1, 2)}
+        assert loss(*OPERANDS[name]).tolist() == found[0].tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, word in enumerate(("none", "mean", "sum")):
+            assert torch.allclose(found[number], of_words(*OPERANDS[name], reduction=word))
+    with pytest.raises(TypeError, match="must be int, not str"):
+        loss(*OPERANDS[name], reduction="mean")
+
+
+def test_a_poisson_loss_is_told_everything() -> None:
+    assert torch.allclose(torch.poisson_nll_loss(X, Y, True, False, 1e-8, 2), F.poisson_nll_loss(X, Y, reduction="sum"))
+    with pytest.raises(TypeError):
+        torch.poisson_nll_loss(X, Y)
