@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -91,17 +91,20 @@ def out_of_memory(requested: int, *, name: str, index: int, total: int, free: in
 
 
 _PACKAGE = __name__.partition(".")[0]
-# told of each warning first; who gives True sees to it that it comes where it belongs
-noting: list[Callable[[str, type[Warning]], bool]] = []
+# those who may be told of a warning first: while the first is anything, the second is, and who gives True sees to it that it comes where it belongs
+noting: list[tuple[dict[Any, Any], Callable[[str, type[Warning]], bool]]] = []
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns at the line that called this package, however many of its own calls lie between; or tells one who notes what a call does (`noting`)."""
-    for note in noting:
-        if note(message, category):
+    for some, note in noting:
+        if some and note(message, category):
             return
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _ours(frame):
+    while frame.f_back is not None:
+        ours = _modules.get(name := frame.f_globals.get("__name__", ""))
+        if not (_module_is_ours(name) if ours is None else ours) and not frame.f_code.co_filename.startswith("<operation"):
+            break
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level + 1)
 
@@ -116,6 +119,7 @@ def warn_once(message: str, category: type[Warning] = UserWarning) -> None:
 _said: set[str] = set()
 
 
+_modules: dict[str, bool] = {}  # by the name of a module that a warning passed through: whether it is this package's
 inside: dict[CodeType, bool] = {}  # by code object: whether it is this package's
 
 
@@ -123,8 +127,14 @@ def site() -> tuple[str, int] | None:
     """The innermost line outside this package: file and line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _ours(frame):
-            return frame.f_code.co_filename, frame.f_lineno
+        code = frame.f_code
+        ours = inside.get(code)
+        if ours is None:
+            if len(inside) > 1 << 14:
+                inside.clear()  # code made by exec at every step
+            ours = inside[code] = _ours(frame)
+        if not ours:
+            return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return None
 
@@ -139,11 +149,11 @@ def launched_at(sites: Iterable[tuple[str, int] | None]) -> str:
 
 def _ours(frame: FrameType) -> bool:
     """Whether a frame runs this package's code, text that the engine wrote among it."""
-    code = frame.f_code
-    found = inside.get(code)
-    if found is None:
-        if len(inside) > 1 << 14:
-            inside.clear()  # code made by exec at every step
-        name = frame.f_globals.get("__name__", "")
-        found = inside[code] = code.co_filename.startswith("<operation") or name == _PACKAGE or name.startswith(_PACKAGE + ".")
+    return _module_is_ours(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith("<operation")
+
+
+def _module_is_ours(name: str) -> bool:
+    if len(_modules) > 1 << 12:
+        _modules.clear()  # names made by exec
+    found = _modules[name] = name == _PACKAGE or name.startswith(_PACKAGE + ".")
     return found

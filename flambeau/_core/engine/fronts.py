@@ -12,6 +12,7 @@ import inspect
 import linecache
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
@@ -194,10 +195,16 @@ def exact(v: Any) -> Any:
     if kind is tuple or kind is list:
         return tuple([x if x.__class__ is int else exact(x) for x in v])
     if isinstance(v, (int, float, complex)):
-        return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
-    return v
+        return v if kind is float and _broken(v) else (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
+    return (kind, v) if isinstance(v, Number) else v
 
 
+def _broken(v: float) -> bool:
+    """Whether a float equals no number of another type that is in a key."""
+    return -_ALL_WHOLE < v < _ALL_WHOLE and not v.is_integer()
+
+
+_ALL_WHOLE = 2.0 ** 51  # where machine code (`llvm/keys.py`) no longer looks
 _NO_OPERANDS = frozenset(("dtype", "device", "layout", "memory_format", "generator"))
 
 
@@ -207,7 +214,7 @@ def constant(v: Any) -> Any:
     if kind is int:  # what equals one of another type comes with its type
         return v
     if kind is float:
-        return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
+        return v if _broken(v) else (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
     if kind in PLAIN_CONSTANTS:
         return v
     if kind is tuple or kind is list or kind in SEQUENCES:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..errors import warn
 from ..kernels.calls import DETACHED, NEW, OBJECT, SAME, VIEW, Block, Made
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture, dispatch
@@ -288,15 +289,19 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     """The replay of a call that is not recorded as machine code (`Calls.builtin`); `otherwise`, the same in Python, where it cannot be had.
     watch: recorded calls are left to that one."""
     parts = script.result.parts if isinstance(script.result, Many) else [script.result]
-    if any(step.what for step in script.steps) or any(isinstance(x, Many) for x in parts):
+    warnings = [step.args for step in script.steps if step.what == "warn"]
+    if any(step.what and step.what != "warn" for step in script.steps) or any(isinstance(x, Many) for x in parts):
         return otherwise
-    apart = any(pattern)  # operands in lists, which it is given one by one
+    if warnings and script.written:  # a warning may be an error, which comes before anything is written
+        return otherwise
+    apart = any(pattern) or bool(warnings)  # operands in lists, which it is given one by one; or there is more to do
     roles = "t" * unpack(pattern)[2] if apart else "".join(["x" if places is not None else "t" for places in pattern])
     operands = [i for i, role in enumerate(roles) if role == "t"]  # the arguments that they are
     scratch, size = layout_of(script)
     kept = [i for i, b in enumerate(script.blocks) if b.store is not None]
     rooms = [(m, True) for b in script.blocks if (m := b.store) is not None] + [(make_meta((size,), None, dtypes.uint8, dev), False)] * bool(size)
-    launches = [None if step.call is None else dispatch.bind(*step.call) for step in script.steps]
+    kept_steps = [step for step in script.steps if not step.what]
+    launches = [None if step.call is None else dispatch.bind(*step.call) for step in kept_steps]
     if any(m.sizes is None for m, _ in rooms) or any(launch is not None and sequences.header(launch) is None for launch in launches):
         return otherwise
 
@@ -317,13 +322,15 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
             what = NEW if x.place.of == BLOCK else DETACHED if x.detached else VIEW
             return Made(what, x.meta, *number(x.place), x.made if what == VIEW else None)
         return Made(SAME, None, operands[x.number]) if isinstance(x, Same) else Made(OBJECT, x.value)
-    steps = [step_words(step, launch, address) for step, launch in zip(script.steps, launches, strict=True)]
+    steps = [step_words(step, launch, address) for step, launch in zip(kept_steps, launches, strict=True)]
     blocks = [Block(m.sizes.free, m.sizes.grow, m if whole else None) for m, whole in rooms]
     written = [(operands[k], rise) for k, rise in script.written.items()]
     kind: Any = script.result.kind if isinstance(script.result, Many) else None
     gather = kind if kind in (None, tuple, list) else kind._make
     call = CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, _missed if apart else otherwise, watch, written)
-    return otherwise if call is _missed else call if not apart else _unpacked(tuple(pattern))(call, otherwise, _MISSED)
+    if call is _missed or not apart:
+        return otherwise if call is _missed else call
+    return _unpacked(tuple(pattern), len(warnings))(call, otherwise, _MISSED, warn, warnings)
 
 
 class _Missed:
@@ -338,14 +345,16 @@ def _missed(*_: Any) -> Any:
 
 
 @lru_cache(1024)
-def _unpacked(pattern: tuple[Pattern, ...]) -> Callable[..., Any]:
-    """A function that makes the call whose operands lie in lists of those that are given one by one."""
+def _unpacked(pattern: tuple[Pattern, ...], warnings: int) -> Callable[..., Any]:
+    """A function that makes the call whose operands lie in lists of those that are given one by one, and which gives so many warnings."""
     given, lines, n = unpack(pattern)
-    return maker("\n".join(["def make(call, otherwise, missed):",
+    return maker("\n".join(["def make(call, otherwise, missed, warn, warnings):",
                             f" def unpacked({given}):",
                             *lines,
                             f"  made = call({', '.join(f'a{i}' for i in range(n))})",
-                            f"  return otherwise({given}) if made is missed else made",
+                            f"  if made is missed: return otherwise({given})",
+                            *[f"  warn(*warnings[{i}])" for i in range(warnings)],
+                            "  return made",
                             " return unpacked"]), {})
 
 

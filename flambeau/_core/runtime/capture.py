@@ -273,11 +273,11 @@ def was_wrapped(address: int, nbytes: int, owner: Any) -> None:
 
 def _was_warned(message: str, category: type[Warning]) -> bool:
     """The program is warned: not by a capture, but by what is learned from it."""
-    found = active.get(get_ident()) if active else None
+    found = active.get(get_ident())
     return found is not None and found.warned(message, category)
 
 
-errors.noting.append(_was_warned)
+errors.noting.append((active, _was_warned))
 
 
 def was_written(address: int, data: Any) -> None:

@@ -448,7 +448,7 @@ def test_steps_of_the_innermost_axis(d: dtype, step: int) -> None:
 def test_short_innermost_axes(d: dtype, times: int) -> None:
     x, y = E.input(0, d), E.input(1, d)
     program = Map((x, E.where(E.to_bool(x), y, x)), (d, d))
-    for rows, n in ((1, 16), (1, 33), (5, 50), (2, 130)):
+    for rows, n in ((1, 16), (1, 33), (5, 50), (2, 130), (3, 4), (7, 6), (2, 9), (4, 3)):
         pixels, others = values(d, rows * n, RNG).reshape(rows, n, 1), values(d, times * rows * n, RNG)
         repeated = np.broadcast_to(pixels, (rows, n, times))
         both(program, (rows, n, times), [repeated, np.moveaxis(others.reshape(times, rows, n), 0, 2)])

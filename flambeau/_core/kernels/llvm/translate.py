@@ -11,7 +11,7 @@
         return ptr[given]
 
 Types are ptr, i1, i8, i16, i32, i64, float and double; a whole number takes that of what it meets (else i64), True and False are i1, None is a
-pointer.  Whole numbers are signed, but for >>.  ``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1
+pointer.  Whole numbers are signed, but for >>; doubles are added, subtracted and multiplied.  ``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1
 with zeros), or cut; ``unsigned(x)`` is an i64, wider with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns,
 ``call(type, f, ...)`` calls a pointer, which a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or
 _Py, and is no function, is the address of CPython's object of that name.  A function whose body is ``...`` stands in another text
@@ -356,6 +356,8 @@ class _Function:
             counted = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "shl": int.__lshift__, "or": int.__or__}[op]
             return Value("", str(counted(int(a.name), int(b.name))))
         kind = a.type or b.type
+        if kind == "double" and op in ("add", "sub", "mul"):
+            op = "f" + op
         return Value(kind, self.op(f"{op} {kind} {self.typed(a, kind, node)}, {self.typed(b, kind, node)}"))
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LENGTHS = (2, 4)  # of the axis
 MOST_NODES = 16  # of a program: it is written so often
-LEAST = 16  # elements of the axis outside
+LEAST = 4  # elements of the axis outside
 
 
 class Spread:
