@@ -143,6 +143,7 @@ def report(figures: Result, worst: int, old: Result | None) -> str:
         text += [summary(f, [r for r in lines.values() if r["family"] == f]) for f in families]
         text += [""] + [summary(m, part) for m in (FORWARD, BACKWARD) if (part := [r for r in lines.values() if r["mode"] == m])]
         text.append(summary("all", list(lines.values())))
+        text += beside_add(lines)
     else:
         text += [f"{r['us']:10.2f} us {r['calls']:5} calls  {name}" for name, r in lines.items()]
     if old:
@@ -150,6 +151,17 @@ def report(figures: Result, worst: int, old: Result | None) -> str:
     if figures["not timed"]:
         text += ["", f"not timed: {len(figures['not timed'])}", *(f"  {name}: {why}" for name, why in sorted(figures["not timed"].items()))]
     return "\n".join(text)
+
+
+def beside_add(lines: dict[str, Result]) -> list[str]:
+    """The views and factories that cost us more than 1.5 times what an addition of the same size does, where that was timed."""
+    add = lines.get(f"x + y, {FORWARD}")
+    if add is None:
+        return []
+    mine = {n: r["us"] / add["us"] for n, r in lines.items() if r["family"] in ("views", "creation") and r["mode"] == FORWARD}
+    dear = sorted(((times, n) for n, times in mine.items() if times > 1.5), reverse=True)
+    return ["", f"views and creation beside our x + y ({add['us']:.2f} us): {len(dear)} of {len(mine)} lines above 1.5x",
+            *(f"  {times:5.2f}x {lines[n]['us']:8.2f} us  {n}" for times, n in dear)]
 
 
 def compared(lines: dict[str, Result], old: dict[str, Result]) -> list[str]:

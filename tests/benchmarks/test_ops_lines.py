@@ -80,3 +80,13 @@ def test_the_report(tmp_path: Path) -> None:
     assert "0.500" in said and "b, forward  [rows]" not in said
     assert "geometric mean  1.00x   below 1x:    1" in said and "1 slower by more than 15 %" in said and "c: needs a GPU" in said
     assert "more Python calls than then: 1 lines" in said and "+2  a, forward" in said
+
+
+def test_views_beside_an_addition() -> None:
+    import bench_ops
+    lines = {"x + y, forward": {"family": "operators and indexing", "mode": "forward", "us": 0.5},
+             "eye, forward": {"family": "creation", "mode": "forward", "us": 1.0},
+             "view, forward": {"family": "views", "mode": "forward", "us": 0.7}, "view, forward + backward": {"family": "views", "mode": "x", "us": 9.0}}
+    assert [line.split() for line in bench_ops.beside_add(lines)[1:]] == [
+        "views and creation beside our x + y (0.50 us): 1 of 2 lines above 1.5x".split(), ["2.00x", "1.00", "us", "eye,", "forward"]]
+    assert bench_ops.beside_add({"eye, forward": lines["eye, forward"]}) == []

@@ -195,7 +195,9 @@ def exact(v: Any) -> Any:
     if kind is tuple or kind is list:
         return tuple([x if x.__class__ is int else exact(x) for x in v])
     if isinstance(v, (int, float, complex)):
-        return v if kind is float and _broken(v) else (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
+        if kind is float and _broken(v):  # type: ignore[arg-type]
+            return v
+        return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
     return (kind, v) if isinstance(v, Number) else v
 
 

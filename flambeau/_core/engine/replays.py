@@ -330,7 +330,8 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     call = CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, _missed if apart else otherwise, watch, written)
     if call is _missed or not apart:
         return otherwise if call is _missed else call
-    return _unpacked(tuple(pattern), len(warnings))(call, otherwise, _MISSED, warn, warnings)
+    run: Callable[..., Any] = _unpacked(tuple(pattern), len(warnings))(call, otherwise, _MISSED, warn, warnings)
+    return run
 
 
 class _Missed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -297,3 +298,27 @@ def test_factories_called_with_sizes_are_seen_by_interpreters() -> None:
         torch.zeros(2, 7)
         torch.zeros((2, 7), dtype=torch.int32)
     assert seen == [("zeros", (2, 7), {}), ("zeros", ((2, 7),), {"dtype": torch.int32})]
+
+
+def test_floats_stand_for_themselves_where_nothing_else_equals_them() -> None:
+    from decimal import Decimal
+    from fractions import Fraction
+
+    for told in (fronts.constant, fronts.exact):
+        assert told(0.5) == 0.5 and told(float("inf")) == (float, float("inf")) and told(2.0) == (float, 2.0) and told(0.0) == (float, "0.0")
+        assert len({told(v) for v in (1, 1.0, True and 1, 0.5, 1.5, 2, 2.0, 0.0, -0.0, 0)}) == 9
+    for other in (Decimal("0.5"), Fraction(1, 2), np.float32(0.5), np.float64(0.5), 0.5 + 0j):
+        assert other == 0.5 and fronts.exact(other) != 0.5
+
+
+def test_a_call_that_warns_is_one_builtin() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = [torch.range(0, 3).tolist() for _ in range(6)]
+    assert made == [[0, 1, 2, 3]] * 6 and len(said) == 6 and {w.filename for w in said} == {__file__}
+    (run,) = torch.range.__operation__.env["plans"].values()
+    assert run.__name__ == "unpacked"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="range is deprecated"):
+            torch.range(0, 3)

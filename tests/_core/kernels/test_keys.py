@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(os.environ.get("FLAMBEAU_KERNELS", "llvm") != "l
 X = torch.ones(2)
 SELF: list[Any] = []
 SELF.append(SELF)
-FLAT = [3, 2**70, True, False, 2.5, -0.25, 2.0, -3.0, 5e-324, 1e300, 2.0**51 - 0.5, 0.5 - 2.0**51, 2.0**51 + 0.5, 2.0**52, float("inf"), 0.0, -0.0, float("nan"), None, "word", torch.float32, X, X.device, int, range, ..., 1j, 0j, object(),
+FLAT = [3, 2**70, True, False, 2.5, -0.25, 2.0, -3.0, 5e-324, 1e300, 2.0**51 - 0.5, 0.5 - 2.0**51, 2.0**51 + 0.5, 2.0**52,
+        float("inf"), 0.0, -0.0, float("nan"), None, "word", torch.float32, X, X.device, int, range, ..., 1j, 0j, object(),
         torch.nn.Parameter(X)]
 NESTED = [(), [], (1, 2), Size((1, 2)), [1, 2], [X, X], (X, X), (X, 3), (slice(None), 1), slice(1, None, 2), slice(2.5, X, None), (None, ..., [1, 2]),
           [[1], [2.0, "a"]], [True, 2.0, "s", (1, (2, [3]))], (1, object()), [0.0, -0.0], list(range(64)), list(range(65)), tuple(range(100)), [X] * 70, SELF,

@@ -8,8 +8,8 @@
   word 2   the most parts that a list or tuple may have
   word 3   how many classes of plain arguments, which are their own part; then the classes
 
-It gives: an int as it is, and a float that is no whole number; a whole one behind its class, zeros as text, which tells them apart; what is of a plain class as it is; lists, tuples, and those of the
-subclass of tuple that `flambeau_key_knows` was told of, as the tuple of their parts.
+It gives: an int as it is, and a float that is no whole number; a whole one behind its class, zeros as text, which tells them apart;
+what is of a plain class as it is; lists, tuples, and those of the subclass of tuple that `flambeau_key_knows` was told of, as the tuple of their parts.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@
         return ptr[given]
 
 Types are ptr, i1, i8, i16, i32, i64, float and double; a whole number takes that of what it meets (else i64), True and False are i1, None is a
-pointer.  Whole numbers are signed, but for >>; doubles are added, subtracted and multiplied.  ``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1
-with zeros), or cut; ``unsigned(x)`` is an i64, wider with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns,
-``call(type, f, ...)`` calls a pointer, which a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or
-_Py, and is no function, is the address of CPython's object of that name.  A function whose body is ``...`` stands in another text
-of the module.  What ``(name := x)`` names may not be named before, but in a condition's first part.
+pointer.  Whole numbers are signed, but for >>; doubles are added, subtracted and multiplied.
+``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1 with zeros), or cut; ``unsigned(x)`` is an i64, wider
+with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns, ``call(type, f, ...)`` calls a pointer, which
+a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or _Py, and is no function, is the address of
+CPython's object of that name.  A function whose body is ``...`` stands in another text of the module.  What ``(name := x)`` names may not be
+named before, but in a condition's first part.
 """
 
 from __future__ import annotations
