@@ -201,6 +201,32 @@ class Clean:
             return loss, {"draw": torch.rand(2), "sum": y.detach().sum(0)}, (1, "a")
         return f
 
+    def after(self, made: Any) -> Any:
+        """What the program does with what is given."""
+        return made
+
+
+class Usual(Clean):
+    """The same, whose pass and optimizer's step are the program's own."""
+
+    def function(self) -> Callable[..., Any]:
+        net = self.net
+
+        def f(x: Any, times: float = 1.0) -> Any:
+            y = net(x) * SCALE + self.options["add"] + self.constant
+            for n in self.numbers:
+                y = y * n
+            return self.do(y).square().mean() * times + torch.zeros(1).sum(), {"draw": torch.rand(2), "sum": y.detach().sum(0)}, (1, "a")
+        return f
+
+    def after(self, made: Any) -> Any:
+        self.optimizer.zero_grad()
+        if made[0].requires_grad:
+            made[0].backward(retain_graph=True)
+            made[0].backward()
+            self.optimizer.step()
+        return made
+
 
 def _own_hook(w: Clean) -> None:
     w.net[0].register_forward_hook(lambda m, args, out: out * 2)
@@ -303,26 +329,26 @@ def seen_of(w: Clean, made: Any) -> Any:
             torch.get_rng_state().sum().item())
 
 
-def lived_clean(change: Callable[[Clean], Any], compiles: bool, around: Callable[[], Any] = contextlib.nullcontext) -> list[Any]:
+def lived_clean(change: Callable[[Clean], Any], compiles: bool, around: Callable[[], Any] = contextlib.nullcontext, world: type[Clean] = Clean) -> list[Any]:
     """What is seen of calls before and after a change; those of the compiled function are replays by then."""
-    w = Clean()
+    w = world()
     f: Any = torch.compile(w.function()) if compiles else w.function()
     seen = []
     for _ in range(6):
-        seen.append(seen_of(w, f(w.x)))
+        seen.append(seen_of(w, w.after(f(w.x))))
     if compiles:
         (record,) = f.__compiled__.records
         made = record.call((w.x,), {})
         assert made is not compiled.MISS
     else:
         made = f(w.x)
-    seen.append(seen_of(w, made))
+    seen.append(seen_of(w, w.after(made)))
     del made
     change(w)
 
     def once() -> None:
         try:
-            seen.append(seen_of(w, f(w.x)))
+            seen.append(seen_of(w, w.after(f(w.x))))
         except (RuntimeError, ValueError, TypeError) as error:
             seen.append(str(error))
     with around():
@@ -341,6 +367,17 @@ def test_each_change_has_its_effect_on_what_is_replayed(kind: str, monkeypatch: 
     found = lived_clean(change, True)
     monkeypatch.undo()
     assert found == lived_clean(change, False)
+
+
+@pytest.mark.parametrize("kind", CLEAN)
+def test_each_change_has_its_effect_where_the_pass_comes_later(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = CLEAN[kind]
+    if kind == "class attribute":
+        def change(w: Clean) -> None:
+            monkeypatch.setattr(Layer, "factor", 7.0)
+    found = lived_clean(change, True, world=Usual)
+    monkeypatch.undo()
+    assert found == lived_clean(change, False, world=Usual)
 
 
 @pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu"), _doubles, lambda: torch.random.fork_rng(),
