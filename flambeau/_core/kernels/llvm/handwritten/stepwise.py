@@ -74,7 +74,9 @@ def _size(code: Code, x: Value, d: dtype) -> Value:
 
 
 def _divisor(code: Code, a: Value, b: Value) -> Value:
-    """Euclid's algorithm, of unsigned numbers."""
+    """Euclid's algorithm, of unsigned numbers, from the smaller on: one step where it divides the other."""
+    less = a.below(b)
+    a, b = code.pick(less, b, a), code.pick(less, a, b)
     with code.repeat(a, b) as turn:
         a, b = turn.vars
         last = b.equals(0)
