@@ -278,6 +278,9 @@ planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLA
 @op(spaces=(), learns=False)
 def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """`tensor(data)` with this one's type and device unless given."""
+    m = self.meta
+    if data.__class__ in _LISTS and (quick := _of_plain(data, dtype or m.dtype, m.device if device is None else device)) is not None:
+        return _finish(quick, requires_grad) if requires_grad else quick
     return tensor(data, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
                   requires_grad=requires_grad)
 
@@ -601,9 +604,14 @@ def _written(d: dtype_class, *shape: int) -> tuple[Meta, Any]:
     return m, host_values.writer(tuple(m.shape), m.strides, d)
 
 
-def _of_plain(data: Any, d: Any, pin_memory: bool) -> Tensor | None:
-    """Python's numbers, or nested lists and tuples of numbers of one kind, as a tensor on the CPU; None for what is not so plain.  d: its type, None for
-    that of the numbers."""
+_LISTS = frozenset((list, tuple))
+
+
+def _of_plain(data: Any, d: Any, device: Any, pin_memory: bool = False) -> Tensor | None:
+    """Python's numbers, or nested lists and tuples of numbers of one kind, as a tensor on the CPU; None for what is not so plain, and for another
+    device.  d: its type, None for that of the numbers."""
+    if (devices._thread.default if device is None else resolve(device)).type != "cpu":
+        return None
     shape, x = [], data
     while x.__class__ is list or x.__class__ is tuple:
         shape.append(len(x))
@@ -639,10 +647,9 @@ def _of_storage(data: Any, dtype: Any, device: Any) -> Tensor:
 @op(method=False, learns=False)
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
-    if (devices._thread.default if device is None else resolve(device)).type == "cpu":
-        quick = _of_plain(data, dtype, pin_memory)
-        if quick is not None:
-            return _finish(quick, requires_grad) if requires_grad else quick
+    quick = _of_plain(data, dtype, device, pin_memory)
+    if quick is not None:
+        return _finish(quick, requires_grad) if requires_grad else quick
     if isinstance(data, Tensor):
         warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
              "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).")
@@ -752,6 +759,8 @@ def from_numpy(ndarray: Any) -> Tensor:
 @op(method=False, learns=False)
 def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
+    if data.__class__ in _LISTS and (quick := _of_plain(data, dtype, device)) is not None:
+        return quick
     if isinstance(data, Tensor):
         moved: Tensor = data.to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype)
         return moved
@@ -768,6 +777,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
     """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError (RuntimeError for NumPy's
     numbers) when copy=False and a copy is needed."""
+    if obj.__class__ in _LISTS and copy is not False and (quick := _of_plain(obj, dtype, device)) is not None:
+        return _finish(quick, requires_grad) if requires_grad else quick
     obj = _shared(obj, dtype)
     if copy:
         made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (

@@ -404,3 +404,21 @@ def test_arrays_of_known_layouts_share_their_own_memory():
         for _ in range(2):
             t = fb.from_numpy(part)
             assert t.data_ptr() == part.ctypes.data and t.tolist() == part.tolist() and t.stride() == tuple(s // 4 for s in part.strides)
+
+
+def test_lists_of_numbers_are_read_alike_by_all_that_take_them() -> None:
+    like = fb.zeros(1, dtype=fb.float64)
+    for data in ([[1, 2], [3, 4]], [1.5, -2.0], (True, False), [[1.0], [2]], [], [[]], [1, 2.5]):
+        for more in ({}, {"dtype": fb.float64}, {"dtype": fb.int32} if data != [1, 2.5] else {}, {"device": "cpu"}, {"device": "meta"}):
+            wanted = fb.tensor(data, **more)
+            for made in (fb.as_tensor(data, **more), fb.asarray(data, **more), fb.asarray(data, copy=True, **more)):
+                assert made.dtype is wanted.dtype and made.device == wanted.device and made.shape == wanted.shape
+                assert made.device.type == "meta" or made.tolist() == wanted.tolist()
+        assert like.new_tensor(data).dtype is fb.float64 and like.new_tensor(data).tolist() == fb.tensor(data, dtype=fb.float64).tolist()
+        assert like.new_tensor(data, requires_grad=True).requires_grad and fb.asarray(data, dtype=fb.float32, requires_grad=True).requires_grad
+        with pytest.raises(ValueError):
+            fb.asarray(data, copy=False)
+    with pytest.raises((RuntimeError, TypeError)):
+        like.new_tensor([1j])
+    with pytest.raises(RuntimeError):
+        fb.asarray([1, 2], requires_grad=True)
