@@ -604,7 +604,7 @@ def _written(d: dtype_class, *shape: int) -> tuple[Meta, Any]:
     return m, host_values.writer(tuple(m.shape), m.strides, d)
 
 
-_LISTS = frozenset((list, tuple))
+_LISTS: frozenset[type] = frozenset((list, tuple))
 
 
 def _of_plain(data: Any, d: Any, device: Any, pin_memory: bool = False) -> Tensor | None:
