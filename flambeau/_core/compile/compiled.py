@@ -24,8 +24,9 @@ from .checks import checked_first
 from .graph import declared
 from .guards import SPACE, modes, watched
 from .history import History, back, back_again, back_several, several_again
+from .knowing import ATOMS
 from .passes import shortened
-from .reads import ATOMS, Run
+from .reads import Run
 from .record import Ask, Launch, Refused
 from .replay import Planned, Shown, Spot, bind
 

@@ -116,35 +116,3 @@ def test_what_ends_it(f: Any, why: str) -> None:
     STEPS = iter([1, 2])
     wanted = f(torch.ones(1))
     assert type(made) is type(wanted)
-
-
-def test_an_exception_ends_it_and_passes() -> None:
-    def f(x: Any) -> Any:
-        raise ValueError("no")
-    run = Run([])
-    with pytest.raises(ValueError, match="no"), run:
-        run.callee(f)(1)
-    assert "ValueError" in str(run.why)
-    assert torch.ones(1).add(1).tolist() == [2.0]
-
-
-def test_a_change_of_mode_ends_it() -> None:
-    def f() -> None:
-        torch.set_grad_enabled(False)
-    try:
-        run, _ = run_of(f)
-        assert "how operations are carried out" in str(run.why)
-    finally:
-        torch.set_grad_enabled(True)
-
-
-def test_gradients_that_are_only_asked_for_may_be_others() -> None:
-    p = torch.ones(2, requires_grad=True)
-    p.grad = torch.ones(2)
-
-    def f() -> Any:
-        return p.grad is None
-    run, made = run_of(f)
-    assert run.why is None
-    assert made is False
-    assert [s.asked for s in run.seen.values()] == [True]

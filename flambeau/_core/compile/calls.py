@@ -1,0 +1,310 @@
+"""What a run does in the place of calls: each callee is known, looked through, or ends the learning."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+from ..autograd import functions, mode
+from ..dtypes import dtype
+from ..engine import interpreters
+from ..layout import Size
+from ..ops import attributes, foreach, linear_activation, queries
+from ..runtime.device import device
+from ..tensor import Tensor
+from . import instrument
+from .guards import ABSENT
+from .knowing import ATOMS, CONTAINERS, NUMBERS, OBJECT, PACKAGE, PACKED, Knowing, hashed, static
+
+# functions on tensors that are no operations: they read layouts, or pass over the tape
+_LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
+                     attributes._new_tensor_type, queries.broadcast_shapes,
+                     functions.grad, functions.backward, linear_activation.linear_with_activation, linear_activation.serves,
+                     foreach.norms, foreach.scale}
+_PASSES = {"backward"}  # operations that pass over the tape, too
+CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inference_mode)
+_OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict}
+_ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, *[
+    f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
+_FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super}
+
+
+class Calls(Knowing):
+    """The calls of a run; loads, operators and stores are `reads.Run`'s."""
+
+    def attribute(self, o: Any, name: str) -> Any:
+        raise NotImplementedError
+
+    def iterable(self, o: Any, parts: bool = False) -> Any:
+        raise NotImplementedError
+
+    def binary(self, name: str, a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    def tested(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def store(self, kind: str, value: Any, o: Any, key: Any) -> None:
+        raise NotImplementedError
+
+    def callee(self, f: Any) -> Any:
+        """What the text calls in the place of `f`."""
+        if self.off:
+            return f
+        t = type(f)
+        if t is FunctionType:
+            return self._function(f)
+        if t is MethodType:
+            inner = self.callee(f.__func__)
+            return f if inner is f.__func__ else MethodType(inner, f.__self__)
+        if t is BuiltinFunctionType:
+            return self._builtin(f)
+        if isinstance(f, type):
+            return self._class(f)
+        if t is partial:
+            return self._opaque(f, "functools.partial")
+        found = static(t, "__call__")
+        if type(found) is FunctionType:
+            self.guards.shape(f, None)
+            self.guards.attribute(t, "__call__", found)
+            inner = self.callee(found)
+            return f if inner is found else MethodType(inner, f)
+        return self._opaque(f, t.__name__)
+
+    def _opaque(self, f: Any, what: str) -> Any:
+        self.taint(f"it calls {what}")
+        return f
+
+    def _function(self, f: FunctionType) -> Any:
+        if instrument.is_instrumented(f.__code__):
+            return f
+        if f.__dict__.get("__operation__") is not None or f in _LEAVES or f in _FREE:
+            return partial(self.leaf, f)
+        if f is attributes.requires_grad_:
+            return partial(self._requires, f)
+        compiled = f.__dict__.get("__compiled__")
+        if compiled is not None:
+            return self.callee(compiled.f)
+        reads = f.__dict__.get("__reads__")
+        if reads is not None and f.__module__.startswith(PACKAGE):
+            return partial(self._told, f, reads)
+        if f.__module__ is not None and f.__module__.startswith(PACKAGE + "._core"):
+            return self._opaque(f, f"{f.__module__}.{f.__qualname__}")
+        try:
+            made = instrument.instrumented(f, self)
+        except instrument.Beyond as why:
+            return self._opaque(f, f"{f.__qualname__}: {why}")
+        self.entered(f)
+        return made
+
+    def entered(self, f: FunctionType) -> None:
+        """Guards of a function: its code, its defaults, and the names from elsewhere that it loads."""
+        g = self.guards
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            if getattr(f, name) is not None:  # where it had no defaults, all was given
+                g.attribute(f, name, getattr(f, name))
+        if f.__kwdefaults__:
+            g.keys(f.__kwdefaults__)
+        for cell in f.__closure__ or ():
+            if not self.is_fresh(cell):
+                g.cell(cell)
+        own = f.__globals__
+        for name in instrument.global_names(f.__code__):
+            if name in own:
+                g.part(own, name, own[name])
+            else:
+                g.part(own, name, ABSENT)
+                g.part(vars(builtins), name, vars(builtins).get(name, ABSENT))
+
+    def _told(self, f: Any, reads: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call of what says itself what it reads."""
+        if not self.off:
+            why = reads(args[0], self, *args[1:], **kwargs)
+            if why is not None:
+                self.taint(why)
+        made = f(*args, **kwargs)
+        self._check()
+        return made
+
+    def _requires(self, f: Any, t: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.off and (self.is_old(t) or not isinstance(t, Tensor)):
+            self.taint("it changes whether a tensor requires grad")
+        return f(t, *args, **kwargs)
+
+    def leaf(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call of an operation."""
+        if self.off:
+            return f(*args, **kwargs)
+        if f not in _FREE:
+            for x in (*args, *kwargs.values()):
+                self._argument(x)
+            if f in (functions.grad, functions.backward) or getattr(f, "__name__", "") in _PASSES:
+                self.passes = True
+                self.accumulates = self.accumulates or f is not functions.grad
+        made = f(*args, **kwargs)
+        self._check()
+        if type(made) in CONTAINERS:
+            self._fresh[id(made)] = made
+        return made
+
+    def _builtin(self, f: Any) -> Any:
+        on = f.__self__
+        if f in _ON_ATOMS or f in _OVER_ITEMS or f in _FREE:
+            return self._ordinary(f)
+        if f is id:
+            return self._id
+        if f is isinstance or f is issubclass or f is callable:
+            return partial(self._classed, f)
+        if f is getattr or f is hasattr:
+            return partial(self._getattr, f)
+        if f is setattr:
+            return lambda o, name, value: self.store("attribute", value, o, name)
+        t = type(on)
+        name = f.__name__
+        if t in ATOMS or t in PACKED:
+            return partial(self._on_atoms, f)
+        if t in CONTAINERS or (isinstance(on, dict) and getattr(dict, name, None) is not None and static(t, name) is static(dict, name)):
+            if self.is_fresh(on):
+                if name in ("add", "discard") and type(on) is set:
+                    return partial(self._hashing, f)
+                return f if name in ("append", "items", "keys", "values", "extend", "pop", "clear", "copy") else partial(self._on_atoms, f)
+            if name in ("items", "keys", "values", "copy") and isinstance(on, dict):
+                self.whole(on)
+                return lambda: self._new(f())
+            if name == "get" and isinstance(on, dict):
+                return partial(self._get, on)
+            if name in ("index", "count", "copy") and t is list and self.atoms(on):
+                return lambda *args: self._new(f(*args))
+            return self._opaque(f, f"{t.__name__}.{name}")
+        return self._opaque(f, f.__qualname__)
+
+    def _hashing(self, f: Any, x: Any) -> Any:
+        if not self.off and not hashed(x):
+            self.taint("it hashes an object")
+        return f(x)
+
+    def _id(self, x: Any) -> int:
+        """The identity of what lived before, and will be the same."""
+        if not self.off and (not self.is_old(x) or id(x) in self._operands if isinstance(x, Tensor) else self.is_fresh(x) or type(x) in ATOMS):
+            self.taint("it asks for the id of an object that it made")
+        return id(x)
+
+    def _new(self, x: Any) -> Any:
+        """What was made just now."""
+        if not self.off and type(x) not in ATOMS and type(x) not in PACKED and not isinstance(x, Tensor):
+            self._fresh[id(x)] = x
+        return x
+
+    def _get(self, d: Any, key: Any, default: Any = None) -> Any:
+        if not self.off:
+            if not hashed(key):
+                self.taint("it hashes an object")
+            elif not self.is_fresh(d):
+                self.guards.part(d, key, d.get(key, ABSENT))
+        return d.get(key, default)
+
+    def _on_atoms(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.off and not all(map(self.atoms, (*args, *kwargs.values()))):
+            self.taint(f"it calls {f.__name__} on an object")
+        return self._new(f(*args, **kwargs))
+
+    def _ordinary(self, f: Any) -> Any:
+        """Builtin functions and classes."""
+        if f in _FREE:
+            return f
+        if f in _ON_ATOMS:
+            return partial(self._sized if f is len else self._on_atoms, f)
+        return partial(self._over_items, f)
+
+    def _sized(self, f: Any, x: Any) -> Any:
+        if self.off or type(x) in ATOMS or type(x) in PACKED or self.is_fresh(x):
+            return f(x)
+        if isinstance(x, Tensor):
+            return self.leaf(attributes._len, x)
+        if type(x) is list or isinstance(x, dict):
+            self.whole(x)
+            return f(x)
+        found = static(type(x), "__len__")
+        if type(found) is FunctionType:
+            self.guards.attribute(type(x), "__len__", found)
+            return self.callee(found)(x)
+        if not isinstance(x, tuple):
+            self.taint(f"it asks the length of a {type(x).__name__}")
+        return f(x)
+
+    def _over_items(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.off:
+            return f(*args, **kwargs)
+        if f is iter and len(args) == 1:
+            return self._new(iter(self.iterable(args[0])))
+        if f in (any, all) and len(args) == 1:
+            for x in self.iterable(args[0]):  # as far as it must
+                if bool(self.tested(x)) is (f is any):
+                    return f is any
+            return f is all
+        if f in (sum, min, max, sorted, set, frozenset, dict):
+            given = [self.iterable(x) if not self.atoms(x, False) else x for x in args]
+            if f is not dict and not self.off:
+                given = [[*x] if type(x) not in ATOMS else x for x in given]
+                if kwargs or not all(all(map(self.atoms, x)) if type(x) is list else self.atoms(x) for x in given):
+                    if f is sum and not kwargs and all(isinstance(x, Tensor) or type(x) in NUMBERS for x in given[0]):
+                        total = given[1] if len(given) > 1 else 0
+                        for x in given[0]:
+                            total = self.binary("add", total, x)
+                        return total
+                    self.taint(f"it calls {f.__name__} on objects")
+            return self._new(f(*given, **kwargs))
+        return self._new(f(*[x if type(x) in ATOMS else self.iterable(x) for x in args], **kwargs))
+
+    def _getattr(self, f: Any, o: Any, name: str, *default: Any) -> Any:
+        if self.off or type(name) is not str:
+            return f(o, name, *default)
+        try:
+            found = self.attribute(o, name)
+        except AttributeError:
+            if f is hasattr:
+                return False
+            if default:
+                return default[0]
+            raise
+        return True if f is hasattr else found
+
+    def _classed(self, f: Any, o: Any, *classes: Any) -> Any:
+        """What is asked of an object's class."""
+        for c in classes:
+            for each in c if isinstance(c, tuple) else (c,):
+                if type(each).__module__ != "builtins" and not type(each).__module__.startswith(PACKAGE):
+                    self.taint(f"it asks for instances of {each!r:.60}")
+        if not self.off and not isinstance(o, (type, Tensor)) and type(o).__flags__ & 512 and not self.is_fresh(o):  # of a class that may be assigned
+            self.guards.shape(o, None)
+        return f(o, *classes)
+
+    def _class(self, c: Any) -> Any:
+        if c in _ON_ATOMS or c in _OVER_ITEMS or c in _FREE:
+            return self._ordinary(c)
+        if c is type:
+            return lambda *args: self._typed(*args)
+        if c in CONTEXTS or c in (dtype, device, Size) or (issubclass(c, BaseException) and c.__module__ == "builtins"):
+            return c
+        init = static(c, "__init__")
+        if type(c) is type and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and not c.__module__.startswith(PACKAGE):
+            self.guards.attribute(c, "__init__", init)
+            inner = self.callee(init)
+            if not self.off:
+                return partial(self._made_of, c, inner)
+        return self._opaque(c, c.__qualname__)
+
+    def _typed(self, *args: Any) -> Any:
+        if len(args) == 1:
+            self._classed(callable, args[0])
+        else:
+            self.taint("it makes a class")
+        return type(*args)
+
+    def _made_of(self, c: Any, init: Any, *args: Any, **kwargs: Any) -> Any:
+        made = self._new(object.__new__(c))
+        init(made, *args, **kwargs)
+        return made

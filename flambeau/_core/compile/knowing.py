@@ -1,0 +1,232 @@
+"""What a run knows: which objects it made, what lived before and was met, and whether anything is learned any more."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import GeneratorType, NoneType
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import dtype
+from ..layout import Size
+from ..runtime.device import device
+from ..tensor import Storage, Tensor
+from .guards import ABSENT, Guards, modes
+from .lenient import Lenient
+from .owners import Living
+from .versions import Marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OBJECT: Any = object  # whose methods are compared by identity
+ATOMS = {int, float, bool, str, bytes, complex, NoneType, dtype, device, type(...), type(NotImplemented)}
+PACKED = {tuple, Size, range, slice, frozenset}  # which do not change, but for what is in them
+CONTAINERS = {list, dict, set}
+NUMBERS = {int, float, bool, complex}
+PACKAGE = __name__.partition(".")[0]
+
+
+class Seen:
+    """A tensor that lived before, as it was when the run met it."""
+
+    __slots__ = ("tensor", "meta", "store", "ptr", "node", "grad", "asked")
+
+    def __init__(self, t: Tensor) -> None:
+        self.tensor, self.meta, self.store, self.ptr, self.node = t, t.meta, t.store, t.ptr, t.node
+        self.grad: Tensor | None = None if t.node is None else t.node[1]
+        self.asked = False  # whether its gradient was looked at
+
+
+class Knowing:
+    """The ``with`` block of a run (`reads.Run`), and what is known in it.
+
+    operands: the tensors that a function is given, which are others at each call.  why: why nothing is learned any more (None as long as it is).
+    """
+
+    ABSENT = ABSENT
+
+    def __init__(self, operands: Iterable[Tensor]) -> None:
+        operands = list(operands)
+        self._operands = {id(t) for t in operands}
+        self._given = [(t, t.node, None if t.node is None else t.node[1]) for t in operands]
+        self.guards = Guards(self._operands)
+        self.marked = Marked()
+        self.recording = Lenient()
+        self.why: str | None = None
+        self.seen: dict[int, Seen] = {}
+        self._fresh: dict[int, Any] = {}  # what it made, kept so that no place is given to others
+        self.passes = False  # whether it passed over the tape
+        self.accumulates = False  # whether gradients were added to leaves
+
+    @property
+    def off(self) -> bool:
+        return self.why is not None
+
+    def __enter__(self) -> Knowing:
+        self._collects = gc.isenabled()
+        gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
+        self._modes = modes()
+        self._later: Living | None = None
+        self.recording.__enter__()
+        self._all = gc.get_objects()
+        self._old_objects = set(map(id, self._all))
+        self._old = {id(t) for t in self._all if isinstance(t, Tensor)}
+        for t, _, _ in self._given:
+            self.marked.mark(t.store)
+        self.versions = {id(s): s.version for s in self.recording.before}
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is not None:
+            self.taint(f"it raises {kind.__name__}")
+        elif not self.off:
+            self._end()
+        self.marked.release()
+        self.recording.close()
+        if self._collects:
+            gc.enable()
+
+    def release(self) -> None:
+        """Lets go of what the function made."""
+        self._fresh.clear()
+        self._all = []
+
+    def _end(self) -> None:
+        self._check()
+        if modes() != self._modes:
+            self.taint("it changes how operations are carried out")
+        for s in self.seen.values():
+            t = s.tensor
+            if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (t.node is not None and t.node[5] is not None):
+                self.taint("it changes a tensor's layout, memory or hooks")
+        for t, node, grad in self._given:
+            if t.node is not node or (node is not None and (node[1] is not grad or t.store.version != self.versions[id(t.store)])):
+                self.taint("it changes an argument that requires grad")
+            elif node is not None and (self.accumulates or (self.passes and node[0])):
+                self.taint("it passes through an argument's history")
+
+    def taint(self, why: str) -> None:
+        """From now on nothing is learned."""
+        if self.why is None:
+            frame: Any = sys._getframe(1)
+            while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__):
+                frame = frame.f_back
+            self.why = why if frame is None else f"{why} (at {frame.f_code.co_filename}:{frame.f_lineno})"
+            self.marked.release()
+            self.recording.close()
+            self.release()
+            if self._collects:
+                gc.enable()
+
+    def _check(self) -> None:
+        if not self.off and self.recording.refused is not None:
+            self.taint(self.recording.refused)
+
+    # what is old and what is new -----------------------------------------------------------------------------------------
+    def is_fresh(self, x: Any) -> bool:
+        """Whether the run made it: its contents need no guards."""
+        return id(x) in self._fresh
+
+    def fresh(self, x: Any) -> Any:
+        """A container that was made just now."""
+        if not self.off:
+            if type(x) in (dict, set) and not all(map(hashed, x)):
+                self.taint("it hashes an object")
+            self._fresh[id(x)] = x
+        return x
+
+    def is_old(self, t: Tensor) -> bool:
+        """Whether a tensor lived before the run."""
+        return id(t) in self._old
+
+    def is_old_object(self, x: Any) -> bool:
+        """Whether an object that Python's collector knows lived before the run."""
+        return id(x) in self._old_objects
+
+    def made_at(self, address: int) -> bool:
+        """Whether there is memory that is newer than the run at an address."""
+        if self._later is None:
+            self._later = Living([s for s in Living() if not self.is_old_object(s)])
+        return self._later.find(address) is not None
+
+    def tensor(self, t: Tensor) -> None:
+        """A tensor that an operation is given."""
+        if id(t) not in self._old or id(t) in self.seen or id(t) in self._operands or self.off:
+            return
+        if not t.meta.plain or t.meta.device.type != "cpu" or not type(t).__module__.startswith(PACKAGE):
+            self.taint(f"it uses a {type(t).__name__} on {t.meta.device}")
+        elif t.node is not None and (t.node[0] != 0 or t.node[5] is not None):
+            self.taint("it uses a tensor with a history or hooks from before")
+        else:
+            self.seen[id(t)] = Seen(t)
+            self.marked.mark(t.store)
+            self.guards.tensor(t)
+            if t.base is not None:
+                self.tensor(t.base)
+
+    def gradient(self, t: Tensor) -> None:
+        """A look at a tensor's gradient."""
+        self.tensor(t)
+        if id(t) in self._operands:
+            self.taint("it looks at the gradient of an argument")
+        elif id(t) in self.seen:
+            self.seen[id(t)].asked = True
+            if t.node is None:
+                self.guards.attribute(t, "grad", t.grad)
+
+    def whole(self, x: Any) -> None:
+        """All that is in a container is looked at."""
+        if self.is_fresh(x) or self.off:
+            return
+        if type(x) is list:
+            self.guards.elements(x)
+        elif isinstance(x, dict) and type(x).__iter__ is dict.__iter__:
+            self.guards.keys(x)
+        elif type(x) not in ATOMS and type(x) not in PACKED:
+            self.taint(f"it looks through a {type(x).__name__}")
+
+    def atoms(self, x: Any, deep: bool = True) -> bool:
+        """Whether it is made of numbers, texts and the like only; lists that may change are guarded."""
+        if type(x) in ATOMS or isinstance(x, type):
+            return True
+        if type(x) in PACKED or (isinstance(x, tuple) and type(x).__eq__ is tuple.__eq__):
+            return type(x) in (range, slice) or all(map(self.atoms, x))
+        if type(x) is list and deep:
+            self.whole(x)
+            return all(map(self.atoms, x))
+        return False
+
+    def _argument(self, x: Any) -> None:
+        """What an operation is given."""
+        if isinstance(x, Tensor):
+            self.tensor(x)
+        elif type(x) in (tuple, list) or (isinstance(x, tuple) and hasattr(x, "_fields")):
+            if type(x) is list:
+                self.whole(x)
+            for part in x:
+                self._argument(part)
+        elif type(x) is slice:
+            for part in (x.start, x.stop, x.step):
+                self._argument(part)
+        elif type(x) is dict:
+            self.whole(x)
+            for part in x.values():
+                self._argument(part)
+        elif not self.atoms(x) and not type(x).__module__.startswith(PACKAGE + "._core") and type(x) is not GeneratorType:
+            self.taint(f"it gives a {type(x).__name__} to an operation")
+
+
+def static(t: Any, name: str) -> Any:
+    """What a class has under a name, as it stands there."""
+    for c in t.__mro__:
+        if name in vars(c):
+            return vars(c)[name]
+    return ABSENT
+
+
+def hashed(x: Any) -> bool:
+    """Whether hashing and comparing it runs none of the program's Python."""
+    if type(x) is tuple:
+        return all(map(hashed, x))
+    return type(x) in ATOMS or isinstance(x, (Tensor, Storage)) or (type(x).__hash__ is OBJECT.__hash__ and type(x).__eq__ is OBJECT.__eq__)

@@ -1,0 +1,60 @@
+"""Which callees a run knows, and which end its learning."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau._core.compile.reads import Run
+
+TABLE = {"a": 1.0}
+
+
+def inner(x: Any, by: float = 2.0) -> Any:
+    return x * by
+
+
+class Called:
+    def __call__(self, x: Any) -> Any:
+        return inner(x, by=3.0)
+
+
+CALLED = Called()
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: inner(x),
+    lambda x: CALLED(x),
+    lambda x: x.mul(math.sqrt(4.0)) + max(1, 2) + len([1, 2]),
+    lambda x: x * TABLE.get("a", 2.0) + TABLE.get("b", 0.5),
+    lambda x: sum(t * 2 for t in (x, x)),
+    lambda x: x * isinstance(x, torch.Tensor),
+    lambda x: x * getattr(TABLE, "nothing", 4.0),
+], ids=range(7))
+def test_what_is_known(f: Any) -> None:
+    x = torch.ones(3)
+    run = Run([x])
+    with run:
+        made = run.callee(f)(x)
+    assert run.why is None
+    assert torch.equal(made, f(x))
+
+
+@pytest.mark.parametrize(("f", "why"), [
+    (lambda x: partial(inner, x)(), "partial"),
+    (lambda x: print(end="") or x, "print"),
+    (lambda x: TABLE.update(a=1.0) or x, "dict.update"),
+    (lambda x: x * id([1]) * 0, "id of"),
+    (lambda x: x.requires_grad_() if False else torch.set_num_threads(torch.get_num_threads()) or x, "threads"),
+], ids=range(5))
+def test_what_ends_it(f: Any, why: str) -> None:
+    x = torch.ones(3)
+    run = Run([x])
+    with run:
+        made = run.callee(f)(x)
+    assert why in str(run.why)
+    assert torch.equal(made, f(x))
