@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, hooks
+from ..autograd.mode import _grad
 from ..dtypes import bool_
 from ..engine import fields
 from ..engine.fields import has
@@ -20,7 +21,7 @@ from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from . import table
-from .checks import of_kinds
+from .checks import may_write, of_kinds
 from .elementwise import Pointwise
 from .table import op, pointwise, write_out
 
@@ -274,6 +275,14 @@ def _pow(input: Any, exponent: Any) -> Any:  # noqa: A002
 
 def _pow_inplace(self: Tensor, exponent: Any) -> Any:
     made, operands, consts = _power(self, exponent)
+    if consts == (("exponent", 1),) and operands[0].meta.dtype is not bool_:
+        def as_it_is(t: Tensor, _: Any) -> Tensor:
+            if _grad.get() and (t.node is not None or t.base is not None):
+                return made.inplace(t, (t,), (), consts)
+            may_write(t)
+            t.store.version += 1
+            return t
+        return Compose(as_it_is)
     plan = _written(made, *operands, consts=consts)
     if len(operands) == 1 and type(plan) is Written:  # what it calls must do without the exponent
         return Compose(Written(plan.launch, plan.numbers, lambda t, _: made.inplace(t, (t,), (), consts), plan.saved, plan.copy).bind("tx"))

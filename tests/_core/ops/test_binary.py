@@ -422,3 +422,18 @@ def test_what_is_decided_beside_16_bits_is_decided_in_16_bits(d):
     assert (0.3 == x).tolist() == [True, False, False, False] and x.clone().eq_(0.3).tolist() == [1, 0, 0, 0]
     assert fb.nn.functional.hardshrink(x, 0.3).tolist() == [0, 0.5, 0, 0]
     assert (fb.tensor([0.3]) == 0.3).item() and (fb.tensor([0.3]).double() == fb.tensor([0.3])).item() is True
+
+
+def test_the_first_power_in_place_leaves_what_is_there() -> None:
+    for x in (fb.rand(3, 4), fb.rand(4, 3).t(), fb.arange(5), fb.rand(3, dtype=fb.complex64)):
+        before, version = x.clone(), x._version
+        x **= 1
+        assert x.pow_(1) is x and fb.equal(x, before) and x._version == version + 2
+    leaf = fb.rand(3, requires_grad=True)
+    y = leaf * 2
+    y.pow_(1).sum().backward()
+    assert leaf.grad.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="leaf"):
+        leaf.pow_(1)
+    with pytest.raises(RuntimeError):
+        fb.rand(1).expand(3).pow_(1)
