@@ -567,8 +567,8 @@ def _with_extra(extra: dict[str, Any], g: Any, create: bool, capture: Capture | 
         if keep is not None:
             t = keep()
             if t is not None and capture is None:
-                kept = t.__dict__.get("_grad")
-                t.__dict__["_grad"] = (g if create else g.detach().clone()) if kept is None else kept + g
+                kept = t.__dict__.get("_kept_grad")
+                t.__dict__["_kept_grad"] = (g if create else g.detach().clone()) if kept is None else kept + g
     return g
 
 

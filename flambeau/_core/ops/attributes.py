@@ -104,7 +104,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             if self.meta.dtype.kind not in "fc":
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
             self.node = tape.leaf()
-            kept = self.__dict__.pop("_grad", None)
+            kept = self.__dict__.pop("_kept_grad", None)
             if kept is not None:
                 self.node[1] = kept
     elif n is not None:
@@ -112,7 +112,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
                                "in a subgraph that doesn't require differentiation use var_no_grad = var.detach().")
         if n[1] is not None:
-            self.__dict__["_grad"] = n[1]
+            self.__dict__["_kept_grad"] = n[1]
         self.node = None
     return self
 
@@ -122,7 +122,7 @@ def _get_grad(t: Tensor) -> Tensor | None:
     if n is not None and n[0] == 0:
         found: Tensor | None = n[1]
         return found
-    kept: Tensor | None = t._grad  # type: ignore[attr-defined] # None of the class, or what is kept of a leaf that requires grad no more
+    kept: Tensor | None = t._kept_grad  # type: ignore[attr-defined] # None of the class, or what is kept of a leaf that requires grad no more
     if kept is None and n is not None and not (n[5] and "retain" in n[5]):
         warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: backward() does not fill it. Call "
              ".retain_grad() on the tensor before, or look at the leaf it was computed from.")
@@ -143,9 +143,9 @@ def _set_grad(t: Tensor, g: Tensor | None) -> None:
     if t.node is not None and t.node[0] == 0:
         t.node[1] = g
     elif g is None:
-        t.__dict__.pop("_grad", None)
+        t.__dict__.pop("_kept_grad", None)
     else:
-        t.__dict__["_grad"] = g
+        t.__dict__["_kept_grad"] = g
 
 
 def _get_data(t: Tensor) -> Tensor:
@@ -448,7 +448,7 @@ _READ: dict[str, Any] = {
     **{f"is_{kind}": (EQUAL, (*_DEVICE, (device_class, "type")), kind) for kind in ("cuda", "cpu", "meta")},
     **dict.fromkeys(("is_sparse", "is_sparse_csr", "is_quantized", "is_mps", "is_xpu", "is_nested"), (CONSTANT, (), False)),
     "requires_grad": (PRESENT, ((Tensor, "node"),), None, (Tensor, "base")),
-    "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_grad"),
+    "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_kept_grad"),
 }
 
 
@@ -477,13 +477,14 @@ def _quicken_data(target: type) -> None:
 
 def install(target: type) -> None:
     """Gives the Tensor its attributes and these methods."""
-    target._grad = target._untyped = None  # type: ignore[attr-defined] # what single tensors keep: see `_get_grad`, `untyped_storage`
+    target._kept_grad = target._untyped = None  # type: ignore[attr-defined] # what single tensors keep: see `_get_grad`, `untyped_storage`
     native.when_loaded(lambda: _quicken(target))
     for name, read in _SIMPLE.items():
         setattr(target, name, property(read, doc=_TOLD.get(name) or f"Whether the tensor is {name[3:].replace('_', ' ')}."))
     for name, (get, put, delete) in {"requires_grad": (_SIMPLE["requires_grad"], _set_requires_grad, _keeps_requires_grad),
                                      "grad": (_get_grad, _set_grad, _delete_grad), "data": (_get_data, _set_data, _keeps_data)}.items():
         setattr(target, name, property(get, put, delete, doc=_TOLD[name]))  # type: ignore[arg-type]
+    target._grad = target.grad  # type: ignore[attr-defined] # PyTorch's other name, which must not be written past the gradient
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
         setattr(target, name, property(get, doc=_TOLD[name]))
     methods: dict[str, Any] = {

@@ -161,14 +161,14 @@ class DTensor(Overridable):
         g = self._local_tensor.grad
         if g is None:
             return None
-        known = self.__dict__.get("_grad")
+        known = self.__dict__.get("_kept_grad")
         if known is None or known._local_tensor is not g:
-            known = self.__dict__["_grad"] = self._like(g)
+            known = self.__dict__["_kept_grad"] = self._like(g)
         return known
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        self.__dict__.pop("_grad", None)
+        self.__dict__.pop("_kept_grad", None)
         if isinstance(value, DTensor):
             value = value.redistribute(self._mesh, moving.dual(self._placed))._local_tensor.detach()
         self._local_tensor.grad = value

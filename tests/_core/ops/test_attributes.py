@@ -189,3 +189,14 @@ def test_shallow_copies_and_pickles_of_what_has_a_history_are_leaves():
     assert shallow.is_leaf and shallow.requires_grad and loaded.is_leaf and loaded.requires_grad
     with pytest.raises(RuntimeError, match="graph leaves"):
         copy.deepcopy(y)
+
+
+def test_the_gradient_by_its_other_name():
+    for x in (fb.ones(2), fb.ones(2, requires_grad=True), fb.nn.Parameter(fb.ones(2))):
+        x._grad = fb.full((2,), 3.0)
+        assert x.grad.tolist() == x._grad.tolist() == [3, 3]
+        x.grad = None
+        assert x._grad is None
+    kept = fb.ones(2, requires_grad=True).requires_grad_()
+    kept.grad = fb.ones(2)
+    assert kept.requires_grad_(False).grad.tolist() == [1, 1] and kept.requires_grad_().grad.tolist() == [1, 1]
