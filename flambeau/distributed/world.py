@@ -9,11 +9,11 @@ import sys
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
-from .._core.drivers.collectives.alone import Alone
+from .._core.drivers.collectives.alone import DONE, Alone
 from .._core.runtime.device import device as Device
 from .groups import DEFAULT_TIMEOUT, ProcessGroup, split
 from .peers import Watch, user_line
-from .stores import FileStore, PrefixStore, Store, TCPStore, seconds
+from .stores import DistNetworkError, FileStore, PrefixStore, Store, TCPStore, seconds
 
 BACKENDS = ("gloo", "nccl", "mpi", "undefined", "cpu:gloo,cuda:nccl")
 
@@ -170,7 +170,7 @@ def rendezvous(init_method: str | None, rank: int, world_size: int, timeout: Any
             raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {missing[0]} expected, but not set")
         host, port = env["MASTER_ADDR"], _number("MASTER_PORT", env["MASTER_PORT"])
         agent = env.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        found: Store = TCPStore(host, port, size, me == 0 and not agent, timeout, wait_for_workers=False)
+        found = _store(host, port, size, me, me == 0 and not agent, timeout)
         return PrefixStore(f"run{env.get('TORCHELASTIC_RESTART_COUNT', '0')}", found), me, size, host
     size = world_size if world_size != -1 else int(query.get("world_size", ["-1"])[0])
     me = rank if rank != -1 else int(query.get("rank", ["-1"])[0])
@@ -185,7 +185,17 @@ def rendezvous(init_method: str | None, rank: int, world_size: int, timeout: Any
         return FileStore(url.path, size), me, size, "127.0.0.1"
     if not url.port or not url.hostname:
         raise ValueError(f"init_process_group: {init_method!r} must be tcp://host:port")
-    return TCPStore(url.hostname, url.port, size, me == 0, timeout, wait_for_workers=False), me, size, url.hostname
+    return _store(url.hostname, url.port, size, me, me == 0, timeout), me, size, url.hostname
+
+
+def _store(host: str, port: int, size: int, rank: int, serves: bool, timeout: Any) -> TCPStore:
+    """The job's store.  Raises DistNetworkError."""
+    try:
+        return TCPStore(host, port, size, serves, timeout, wait_for_workers=False)
+    except DistNetworkError as error:
+        if serves:
+            raise
+        raise DistNetworkError(f"init_process_group: rank {rank} was waiting for rank 0, or the agent beside it: {error}") from None
 
 
 def _sane(rank: int, size: int) -> None:
@@ -226,7 +236,8 @@ def new_group(ranks: Any = None, timeout: datetime.timedelta | None = None, back
               use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None, sort_ranks: bool = True) -> Any:
     """A group of some of the processes.  All processes call it, in one order; those outside get `GroupMember.NON_GROUP_MEMBER`.
 
-    ranks: global ranks, all by default.  Raises ValueError for ranks that are not there, or twice.
+    ranks: global ranks, all by default.  use_local_synchronization: only these ranks call it.  Raises ValueError for ranks that are not there, or twice,
+    DistBackendError where ranks call different things.
     """
     world = default()
     wanted = list(world._ranks) if ranks is None else [int(r) for r in ranks]
@@ -238,6 +249,8 @@ def new_group(ranks: Any = None, timeout: datetime.timedelta | None = None, back
         raise ValueError(f"Provided group ranks {wanted} exceed the world size {world.size()} or are negative")
     if not wanted:
         raise ValueError("the new group's rank should be within the world_size set by init_process_group")
+    if not use_local_synchronization:  # that is what it says: the group's own ranks alone call it
+        world.host.run(f"new_group({wanted})", lambda comm: DONE)
     state.count += 1
     name = f"{state.count}"
     limit = timeout or world._timeout
@@ -302,7 +315,7 @@ def split_group(parent_pg: Any = None, split_ranks: Any = None, timeout: Any = N
     parent = of(parent_pg)
     found = None
     for part in split_ranks:
-        made = new_group([parent._ranks[r] for r in part], timeout)
+        made = new_group([parent._ranks[r] for r in part], timeout, use_local_synchronization=parent is not state.default)  # other ranks do not call it
         if made is not GroupMember.NON_GROUP_MEMBER:
             found = made
     return found

@@ -22,6 +22,8 @@ pytestmark = needs_mpi
     ("dist.all_reduce(x)", "dist.all_reduce(x.double())", ("torch.float32", "torch.float64")),
     ("dist.all_reduce(x)", "dist.all_reduce(x, op=dist.ReduceOp.MAX)", ("SUM", "MAX")),
     ("dist.all_reduce(x, async_op=True).wait()", "dist.barrier()", ("all_reduce", "barrier")),
+    ("dist.new_group([0, 1])", "dist.broadcast(x, 0)", ("new_group([0, 1])", "broadcast")),
+    ("dist.new_group([0])", "dist.new_group([1])", ("new_group([0])", "new_group([1])")),
 ])
 def test_different_calls_are_told_on_every_rank(tmp_path, one: str, other: str, told: tuple[str, ...]) -> None:
     out = checked(tmp_path, f"""
@@ -90,6 +92,14 @@ def test_a_rank_that_dies_before_it_meets_the_others(tmp_path, how: str, told: s
         """, 3)
     lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
     assert len(lines) == 2 and all(f"rank 1 is gone: it died, {told}" in x and "in init_process_group at script.py:6" in x for x in lines), done
+
+
+def test_a_store_that_never_comes(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import datetime, torch.distributed as dist\ndist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))\n")
+    done = subprocess.run([sys.executable, "-m", "flambeau", "run", str(script)], capture_output=True, text=True, timeout=60, env=environment(
+        RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port())))
+    assert done.returncode == 1 and "rank 1 was waiting for rank 0" in done.stderr and "client socket has timed out after 1000ms" in done.stderr
 
 
 @pytest.mark.parametrize("late", [0, 1])

@@ -20,7 +20,7 @@ class Done:
         return True
 
 
-_DONE = Done()
+DONE = Done()
 
 
 class Alone:
@@ -32,21 +32,21 @@ class Alone:
         return self
 
     def barrier(self) -> Done:
-        return _DONE
+        return DONE
 
     def all_reduce(self, address: int, count: int, d: dtype, op: str) -> Done:
-        return _DONE
+        return DONE
 
     def reduce(self, address: int, count: int, d: dtype, op: str, root: int) -> Done:
-        return _DONE
+        return DONE
 
     def broadcast(self, address: int, nbytes: int, root: int) -> Done:
-        return _DONE
+        return DONE
 
     def _move(self, source: int, target: int, nbytes: int) -> Done:
         if source != target:
             ctypes.memmove(target, source, nbytes)
-        return _DONE
+        return DONE
 
     def all_gather(self, source: int, nbytes: int, target: int) -> Done:
         return self._move(source, target, nbytes)
