@@ -542,7 +542,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if (grad.meta.numel <= foreach.MOST and not _recording.get()) or grad.meta.device.type != "cpu":
+        if (grad.meta.numel <= foreach.MOST and not _recording.get()) or foreach.takes_lists(grad.meta.device):
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -550,8 +550,8 @@ class Updates:
     def run(self) -> None:
         """What `add` gathered."""
         items, launches, places = self.items, [], []
-        if len(items) > 1 and items[0][1].meta.device.type != "cpu":
-            self._on_gpus()
+        if len(items) > 1 and foreach.takes_lists(items[0][1].meta.device):
+            self._by_lists()
             return
         if len(items) > 1 and foreach.alike([outs[0] for outs, _ in items]):
             formula, consts, get = self.formula, self.consts, _launches.get
@@ -571,7 +571,7 @@ class Updates:
         for outs, grad in items:  # the first step makes the launches
             write(self.formula, outs, grad, self.numbers, self.consts)
 
-    def _on_gpus(self) -> None:
+    def _by_lists(self) -> None:
         """All of a type and device by few launches, where there is a kernel for that."""
         kinds: dict[Any, list[tuple[tuple[Tensor, ...], Tensor]]] = {}
         for item in self.items:

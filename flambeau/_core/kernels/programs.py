@@ -57,6 +57,10 @@ class Map:
         made.extent = extent
         return made
 
+    def anywhere(self) -> Map:
+        """The same program, of whose offsets nothing is known: for renderers that do not sort them, so that they have one kernel for all units."""
+        return self if self.unit == 1 else Map(self.outs, self.inputs, self.scalars, self.targets, self.apart, 1, self.joined)
+
     @property
     def out_types(self) -> tuple[dtype, ...]:
         return tuple(e.dtype for e in self.outs)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from .programs import Map
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -23,7 +25,7 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
     global _prepare
     if _prepare is None:
         _prepare = _choose(os.environ.get("FLAMBEAU_KERNELS", "llvm"))
-    return _prepare(program, domain, strides)
+    return _prepare(program.anywhere() if isinstance(program, Map) else program, domain, strides)
 
 
 def order(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..autograd import tape
+from ..runtime import dispatch
 from ..tensor import Tensor
 from .device_errors import mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 def to_one_device(name: str, operands: tuple[Any, ...], outs: Sequence[Tensor] = ()) -> tuple[Any, ...]:
@@ -37,6 +38,13 @@ def same_device(name: str, *tensors: Any) -> None:
     present = [t for t in tensors if isinstance(t, Tensor)]
     if any(t.meta.device is not present[0].meta.device for t in present):
         raise mismatch(name, present)
+
+
+def values_hold(t: Tensor, holds: Callable[[Tensor], Tensor], error: Exception) -> None:
+    """Raises `error` unless `holds` gives nothing but True for t.  As PyTorch does, only where the host has the values at hand: on a GPU it would
+    have to wait for them."""
+    if t.meta.numel and dispatch.near(t.meta.device) and not bool(holds(t).all()):
+        raise error
 
 
 def scalar_tensor(value: Any, like: Tensor) -> Tensor:

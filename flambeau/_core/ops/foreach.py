@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..kernels.programs import Map
+    from ..runtime.device import device
     from .elementwise import Pointwise
 
 MOST = 1 << 18  # elements: the launch of a bigger tensor gains nothing
@@ -52,12 +53,17 @@ def run(launches: list[Any], addresses: list[list[int]], numbers: tuple[Any, ...
         launch(*each, *numbers)
 
 
+def takes_lists(dev: device) -> bool:
+    """Whether a device has kernels for lists of tensors: see `listed`."""
+    return dispatch.serves(dev, JoinedMaps)
+
+
 def alike(tensors: Sequence[Tensor]) -> bool:
-    """Whether the tensors are small enough to gain, on the CPU, and none of them shares memory with another."""
+    """Whether the tensors are small enough to gain, on one device that has no kernels for lists, and none of them shares memory with another."""
     if len(tensors) < 2:
         return False
     dev = tensors[0].meta.device
-    if not dispatch.near(dev):
+    if takes_lists(dev):
         return False
     for t in tensors:
         m = t.meta
@@ -124,7 +130,7 @@ _LONGEST = 480  # words of a launch's lists; the kernels say how many they take
 def listed(tensors: Sequence[Tensor]) -> bool:
     """Whether the tensors are on one GPU that has a kernel for all, dense, of one type, and apart from each other."""
     first = tensors[0].meta
-    if type(first) is not Meta or len(tensors) < 2 or not dispatch.serves(first.device, JoinedMaps):
+    if type(first) is not Meta or len(tensors) < 2 or not takes_lists(first.device):
         return False
     for t in tensors:
         m = t.meta

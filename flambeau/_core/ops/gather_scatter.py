@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from .. import layout
 from ..autograd import tape
 from ..autograd.mode import no_recording
-from ..dtypes import bool_, int32, int64, number, title, uint8
+from ..dtypes import bool_, dtype, int32, int64, number, title, uint8
 from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
-from ..runtime import caches, dispatch
-from ..tensor import Tensor, empty, new
+from ..runtime import caches
+from ..tensor import Meta, Tensor, empty
 from . import launch, routines
 from .casts import to_dtype
 from .checks import may_record, may_write, no_overlap, same_device, to_one_device
-from .copies import cast_program
 from .elementwise import Pointwise
-from .indexing import beyond, checking, fill_chosen, once, put_at, take_at, taken
+from .indexing import checking, fill_chosen, once, put_at, take_at, taken
 from .table import op
-
-_programs: dict[Any, Map] = {}
 
 
 def _axis_offset(ndim: int, axis: int, position: E.Expr, dense: bool) -> E.Expr:
@@ -80,42 +78,25 @@ def _as_axes(t: Tensor, like: Tensor) -> Tensor:
     return t.reshape(1) if not t.meta.shape else t
 
 
-def _gathering(t: Tensor, axis: int) -> Map:
-    n, dense = len(t.meta.shape), t.meta.strides[-1] == 1
-    key = ("gather", t.meta.dtype, n, axis, dense)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64), dense), t.meta.dtype),), (t.meta.dtype, int64),
-                                       (int64,) * (n + 1))
-    return program
+@cache
+def _gathering(d: dtype, n: int, axis: int, dense: bool) -> Map:
+    return Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64), dense), d),), (d, int64), (int64,) * (n + 1))
+
+
+@caches.kept
+def _gather_launch(out: Meta, x: Meta, axis: int, index: Meta) -> routines.Bound:
+    n = len(x.shape)
+    return launch.plan(x.device, _gathering(x.dtype, n, axis, x.strides[-1] == 1), tuple(index.shape), [out.strides, (0,) * n, index.strides],
+                       [m.nbytes for m in (out, x, index)], "gather")
 
 
 def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
-    launch.run(_gathering(t, axis), tuple(index.meta.shape), [out], [t, index], [out.meta.strides, (0,) * len(t.meta.shape), index.meta.strides],
-               _numbers(t, axis), "gather")
-
-
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of metas and numbers: what gather and scatter do on the CPU
-_MOST_PLANS = 1 << 12
-
-
-def _keep(key: Any, plan: Any) -> None:
-    if len(_plans) > _MOST_PLANS:
-        _plans.clear()
-    _plans[key] = plan
+    routines.call(_gather_launch(out.meta, t.meta, axis, index.meta), (out.ptr, t.ptr, index.ptr), _numbers(t, axis))
 
 
 @op(out=True, tangent="linear", out_apart=True, batch="indices")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
-    key = dim, input.meta, index.meta
-    plan = _plans.get(key)
-    if plan is not None:
-        made, call, count, numbers, saved = plan
-        if not count(index.ptr):
-            out = new(made)
-            call(out.ptr, input.ptr, index.ptr, *numbers)
-            return out if input.node is None else tape.record(out, _gather_back, (input,), (*saved, tape.keep(index)), "GatherBackward0")
     axis = _prepare("gather", input, dim, index, None)
     if not index.meta.numel:
         none = empty(index.meta.shape, input.meta.dtype, input.meta.device)
@@ -125,12 +106,6 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     index = _checked_along("gather", index, input, axis)
     out = empty(index.meta.shape, input.meta.dtype, input.meta.device)
     _gather_into(out, input, axis, index)
-    if index.meta is key[2] and dispatch.near(index.meta.device):
-        call, workspace = launch.plan(out.meta.device, _gathering(input, axis), tuple(index.meta.shape),
-                                      [out.meta.strides, (0,) * len(input.meta.shape), index.meta.strides],
-                                      [t.meta.nbytes for t in (out, input, index)], "gather")
-        if workspace is None:
-            _keep(key, (out.meta, call, beyond(index.meta, 0, input.meta.shape[axis]), _numbers(input, axis), (tuple(input.meta.shape), axis)))
     return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
 
 
@@ -150,21 +125,20 @@ def _gather_back(node: Any, g: Tensor) -> Any:
     return (scatter_add(g.new_zeros(shape), axis, index, g),)
 
 
-def _scattering(out: Tensor, axis: int, mode: str) -> Map:
-    n, dense = len(out.meta.shape), out.meta.strides[-1] == 1
-    key = ("scatter", mode, out.meta.dtype, n, axis, dense)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = Map((E.input(0, out.meta.dtype),), (out.meta.dtype, int64), (int64,) * (n + 1),
-                                       ((mode, _axis_offset(n, axis, E.input(1, int64), dense)),))
-    return program
+@cache
+def _scattering(d: dtype, n: int, axis: int, dense: bool, mode: str) -> Map:
+    return Map((E.input(0, d),), (d, int64), (int64,) * (n + 1), ((mode, _axis_offset(n, axis, E.input(1, int64), dense)),))
+
+
+@caches.kept
+def _scatter_launch(out: Meta, axis: int, index: Meta, source: Meta, mode: str) -> routines.Bound:
+    n = len(out.shape)
+    program = launch.within(_scattering(out.dtype, n, axis, out.strides[-1] == 1, mode), [out])
+    return launch.plan(out.device, program, tuple(index.shape), [(0,) * n, source.strides, index.strides], [m.nbytes for m in (out, source, index)], "scatter")
 
 
 def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
-    n = len(out.meta.shape)
-    launch.run(_scattering(out, axis, mode), tuple(index.meta.shape), [out], [source, index], [(0,) * n, source.meta.strides, index.meta.strides],
-               _numbers(out, axis),
-               "scatter")
+    routines.call(_scatter_launch(out.meta, axis, index.meta, source.meta, mode), (out.ptr, source.ptr, index.ptr), _numbers(out, axis))
 
 
 def added_at(out: Tensor, index: Tensor, source: Tensor) -> None:
@@ -179,18 +153,6 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         layout.wrap_dim(dim, len(self.meta.shape))
         from .creation import full
         src = full((), src, dtype=self.meta.dtype, device=self.meta.device)
-    key = name, mode, dim, self.meta, index.meta, None if fixed else src.meta
-    plan = _plans.get(key)
-    if plan is not None:
-        made, copy, call, count, numbers, saved = plan
-        if not count(index.ptr):
-            out = new(made)
-            copy(out.ptr, self.ptr)
-            call(out.ptr, src.ptr, index.ptr, *numbers)
-            if self.node is None and src.node is None:
-                return out
-            return tape.record(out, _scatter_back, (self, None if fixed else src), (saved[0], tape.keep(index), *saved[1:]),
-                               "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
     if fixed:
         src = src.expand(tuple(index.meta.shape))
     else:
@@ -205,14 +167,6 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
         index = _checked_along(name, index, self, axis)
         window = src if fixed else _window(src, index)
         _scatter_into(out, axis, index, window.detach(), mode)
-        if index.meta is key[4] and dispatch.near(index.meta.device):
-            n, shape = len(out.meta.shape), tuple(out.meta.shape)
-            copy, none = launch.plan(out.meta.device, cast_program(out.meta.dtype, out.meta.dtype), shape, [out.meta.strides, self.meta.strides],
-                                     [out.meta.nbytes, self.meta.nbytes], "clone")
-            call, workspace = launch.plan(out.meta.device, _scattering(out, axis, mode), tuple(index.meta.shape),
-                                          [(0,) * n, src.meta.strides, index.meta.strides], [t.meta.nbytes for t in (out, src, index)], "scatter")
-            if none is None and workspace is None:
-                _keep(key, (out.meta, copy, call, beyond(index.meta, 0, shape[axis]), _numbers(out, axis), (axis, mode, tuple(src.meta.shape))))
     return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, tape.keep(index), mode, tuple(src.meta.shape)),
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 
@@ -709,15 +663,15 @@ def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> No
 def _repeated(counts: Tensor, size: int | None) -> Tensor:
     """Each place of a vector as often as `counts` says, found by the vector's device; the host reads how many that makes, unless it is told."""
     from .concat import stack
-    from .creation import arange
     from .reading import values
     ends = counts.cumsum(0)
     if size is None:
         least, size = (int(v) for v in values(stack([counts.min(), ends[-1]]), "repeat_interleave"))
         if least < 0:
             raise RuntimeError("repeats can not be negative")
-    from .searching import searchsorted
-    made: Tensor = searchsorted(ends, arange(size, device=ends.meta.device), right=True)
+    # an element of the result stands behind as many ends as its place says
+    met = scatter_add(ends.new_zeros((size + 1,)), 0, ends.clamp(0, size), ends.new_ones(()).expand(ends.meta.shape))
+    made: Tensor = met.cumsum(0)[:size].clamp(max=counts.meta.numel - 1)
     return made
 
 
@@ -747,20 +701,14 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.meta.shape:
             same_device("repeat_interleave", x, r)
-        if r.meta.device is x.meta.device and not dispatch.near(x.meta.device) and r.meta.numel in (1, n) and n:
-            at = _repeated(to_dtype(r.detach(), int64).reshape(-1).expand(n), output_size)
-            return take_at(x, _at(len(x.meta.shape), axis, at))
-        import numpy as np
-
-        from .creation import from_host
-        from .reading import values
-        counts = np.broadcast_to(values(r).reshape(-1), (n,)) if r.meta.numel in (1, n) else None
-        if counts is None:
+        if r.meta.numel not in (1, n):
             raise RuntimeError("repeats must have the same size as input along dim")
-        if (counts < 0).any():
-            raise RuntimeError("repeats can not be negative")
-        at = from_host(np.repeat(np.arange(n), counts), int64, x.meta.device)
-    return take_at(x, _at(len(x.meta.shape), axis, at))
+        counts = to_dtype(r.detach(), int64)
+        if counts.meta.device is not x.meta.device:
+            from .transfer import to_device
+            counts = to_device(counts, x.meta.device)
+        counts = counts.reshape(-1).expand(n)
+        return take_at(x, _at(len(x.meta.shape), axis, _repeated(counts, output_size) if n else counts))
 
 
 Tensor.repeat_interleave = repeat_interleave  # type: ignore[assignment, method-assign]

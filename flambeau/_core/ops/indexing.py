@@ -7,7 +7,7 @@ whose input (or output) is addressed by offsets computed from the positions.  Co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_int64
+from functools import cache
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..kernels.specs import Check, Chosen, NonzeroCount, NonzeroWrite
-from ..runtime import caches, capture, dispatch
+from ..runtime import caches
 from ..tensor import Meta, Tensor, _new, alias, empty, meta, new
 from . import launch, outputs, routines
 from .casts import to_dtype
@@ -34,11 +34,8 @@ from .table import op
 from .views import _select, placed, planning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from ..dtypes import dtype as dtype_class
-
-_programs: dict[Any, Any] = {}
 
 _POSITIONS = frozenset((int64, int32, uint8, bool_))
 _TILE = 2048  # elements whose count a device's routine keeps
@@ -262,13 +259,8 @@ def _counting(m: Meta) -> tuple[Meta, routines.Bound] | None:
 
 def _count_of(counts: Tensor) -> int:
     """The first of these numbers, for which the host waits."""
-    if counts.meta.device.type != "cpu":
-        from .reading import values
-        return int(values(counts[:1], "nonzero")[0])
-    n: int = c_int64.from_address(counts.ptr).value
-    if capture.active:
-        capture.were_read(counts.ptr, 8)
-    return n
+    from .reading import values
+    return int(values(alias(counts, meta((), None, int64, counts.meta.device), counts.ptr), "nonzero"))
 
 
 def nonzero_columns(t: Tensor) -> Tensor | None:
@@ -301,13 +293,6 @@ def _nonzero_host(t: Tensor) -> tuple[Any, ...]:
     return tuple(np.nonzero(v)) if t.meta.shape else tuple(np.nonzero(v.reshape(1)))[:0] or ()
 
 
-def _checked(idx: Sequence[Tensor], sizes: Sequence[int], axes: Sequence[int], negative: bool) -> None:
-    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU.  negative: they may count from its end."""
-    for p, n, axis in zip(idx, sizes, axes, strict=True):
-        if p.meta.numel and p.__dict__.get("_below") != n:
-            routines.call(checking(p.meta, -n if negative else 0, n, axis), (p.ptr,))
-
-
 @caches.kept
 def checking(m: Meta, low: int, high: int, axis: int, *named: Any) -> routines.Bound:
     """What raises IndexError for positions along an axis that are not in low .. high - 1.  named: another class of the error, and the check's name."""
@@ -315,121 +300,128 @@ def checking(m: Meta, low: int, high: int, axis: int, *named: Any) -> routines.B
     return routines.needed(m.device, Check(tuple(m.shape), m.strides, low, high, None, told, *named))
 
 
-_taken: dict[Any, Any] = caches.cache(globals(), "_taken")  # of a tensor and of positions: what `take_at` does on the CPU
-_MOST_PLANS = 1 << 12
-
-
 def once(m: Meta) -> Meta:
     """The layout of the same elements, those once that an axis repeats."""
     return meta(tuple([n if s else 1 for n, s in zip(m.shape, m.strides, strict=True)]), m.strides, m.dtype, m.device) if 0 in m.strides else m
 
 
-@caches.kept
-def beyond(m: Meta, low: int, high: int) -> Callable[[int], int]:
-    """What counts, given the address of int64 positions laid out as m says on the CPU, those that are not in low .. high - 1: repeated ones once."""
-    return launch.counter(once(m), "index check", lambda p: (p < E.scalar(0, int64)) | (p >= E.scalar(1, int64)), (int64, int64), (low, high))
-
-
 class _Where:
-    """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in `x`."""
+    """Where an advanced index reads or writes: the result's domain and the offset of each of its elements in what is laid out as `x` says.
 
-    __slots__ = ("domain", "idx", "axes", "sizes", "negative", "strides", "numbers", "key", "offset", "apart")
+    indices: the layouts of the positions, None for a whole axis; in a form that a cache is looked up by.
+    """
 
-    def __init__(self, x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> None:
+    __slots__ = ("domain", "idx", "axes", "sizes", "negative", "strides", "numbers", "key", "apart")
+
+    def __init__(self, x: Meta, negative: bool, *indices: Meta | None) -> None:
         axes = [i for i, p in enumerate(indices) if p is not None]
-        given: list[Tensor] = [p for p in indices if p is not None]
+        given: list[Meta] = [p for p in indices if p is not None]
         try:
-            shape = layout.broadcast_shapes(*[p.meta.shape for p in given])
+            shape = layout.broadcast_shapes(*[p.shape for p in given])
         except RuntimeError:
             raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes " +
-                             ", ".join(str(list(p.meta.shape)) for p in given)) from None
+                             ", ".join(str(list(p.shape)) for p in given)) from None
         # an index that stands alone or whose tensors are adjacent keeps its place; separated ones go first
         at = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
-        rest = [i for i in range(len(x.meta.shape)) if indices[i] is None] if len(indices) == len(x.meta.shape) else [
-            i for i in range(len(x.meta.shape)) if i >= len(indices) or indices[i] is None]
+        rest = [i for i in range(len(x.shape)) if i >= len(indices) or indices[i] is None]
         before = [i for i in rest if i < at] if at else []
         after = [i for i in rest if i not in before]
-        self.domain = (*[x.meta.shape[i] for i in before], *shape, *[x.meta.shape[i] for i in after])
-        sizes = [x.meta.shape[a] for a in axes]
+        self.domain = (*[x.shape[i] for i in before], *shape, *[x.shape[i] for i in after])
+        sizes = [x.shape[a] for a in axes]
         if negative and 0 in sizes and 0 not in shape:
             raise IndexError(f"index is out of bounds for dimension with size 0: dimension {axes[sizes.index(0)]} has no elements")
         self.axes, self.sizes, self.negative = axes, sizes, negative
         lead, tail = len(before), len(after)
         self.idx = given
-        self.strides = [(0,) * lead + layout.expand_strides(p.meta.shape, p.meta.strides, shape) + (0,) * tail for p in given]
-        self.numbers = (*[x.meta.shape[a] for a in axes], *[x.meta.strides[a] for a in axes], *[x.meta.strides[i] for i in (*before, *after)])
-        dense = tail > 0 and x.meta.strides[after[-1]] == 1  # its rows are then seen to be neighbours, which go by vectors
+        self.strides = [(0,) * lead + layout.expand_strides(p.shape, p.strides, shape) + (0,) * tail for p in given]
+        self.numbers = (*[x.shape[a] for a in axes], *[x.strides[a] for a in axes], *[x.strides[i] for i in (*before, *after)])
+        dense = tail > 0 and x.strides[after[-1]] == 1  # its rows are then seen to be neighbours, which go by vectors
         self.key = (len(given), lead, len(shape), tail, dense)
-        k, places = len(given), [*range(lead), *range(lead + len(shape), lead + len(shape) + tail)]
         # along its other axes x has different elements
-        self.apart = () if layout.overlaps_itself(x.meta.shape, x.meta.strides) else tuple(places)
+        self.apart = () if layout.overlaps_itself(x.shape, x.strides) else (*range(lead), *range(lead + len(shape), lead + len(shape) + tail))
 
-        def offset(first: int) -> E.Expr:
-            """The element offset; the positions are inputs first, first + 1, ..."""
-            total: E.Expr = E.const(0, int64)
-            for j in range(k):
-                p, n = E.input(first + j, int64), E.scalar(j, int64)
-                p = E.where(p < 0, p + n, p)
-                # a wrong position on a GPU is reported by the check; meanwhile it must not leave the tensor
-                p = E.where((p >= 0) & (p < n), p, E.const(0, int64))
-                total = total + p * E.scalar(k + j, int64)
-            for j, place in enumerate(places):
-                total = total + (E.coord(place) if dense and j == len(places) - 1 else E.coord(place) * E.scalar(2 * k + j, int64))
-            return total
-        self.offset = offset
-
-    def laid_out(self, x: Tensor) -> tuple[int, ...]:
-        """The strides of what is read from x."""
+    def laid_out(self) -> tuple[int, ...]:
+        """The strides of what is read."""
         _, lead, positions, tail, _ = self.key
         kept = self.numbers[2 * len(self.idx):]
         own = (*kept[:lead], *[0] * positions, *kept[lead:])
         shape = (*[1] * lead, *self.domain[lead:lead + positions], *[1] * tail)
         return layout.result_strides(self.domain, [(self.domain, own), *[(shape, s) for s in self.strides]])
 
-    def bounded(self) -> _Where:
-        """Itself.  Raises IndexError for positions outside an axis; where nothing is read or written none is looked at."""
-        if layout.numel(self.domain) or not self.negative:
-            _checked(self.idx, self.sizes, self.axes, self.negative)
-        return self
+    def checks(self) -> list[tuple[int, routines.Bound]]:
+        """For each index the size of its axis, and what raises IndexError for positions outside it; none where nothing is read or written, as none
+        is looked at then."""
+        if not layout.numel(self.domain) and self.negative:
+            return []
+        return [(n, checking(p, -n if self.negative else 0, n, axis)) for p, n, axis in zip(self.idx, self.sizes, self.axes, strict=True) if p.numel]
 
 
-def _scalars(w: _Where) -> tuple[dtype_class, ...]:
-    return (int64,) * len(w.numbers)
+def _offset(first: int, key: tuple[int, int, int, int, bool]) -> E.Expr:
+    """The element offset of a `_Where` with this key; the positions are inputs first, first + 1, ..."""
+    k, lead, positions, tail, dense = key
+    places = [*range(lead), *range(lead + positions, lead + positions + tail)]
+    total: E.Expr = E.const(0, int64)
+    for j in range(k):
+        p, n = E.input(first + j, int64), E.scalar(j, int64)
+        p = E.where(p < 0, p + n, p)
+        # a wrong position on a GPU is reported by the check; meanwhile it must not leave the tensor
+        p = E.where((p >= 0) & (p < n), p, E.const(0, int64))
+        total = total + p * E.scalar(k + j, int64)
+    for j, place in enumerate(places):
+        total = total + (E.coord(place) if dense and j == len(places) - 1 else E.coord(place) * E.scalar(2 * k + j, int64))
+    return total
 
 
-def _take(x: Tensor, w: _Where) -> Tensor:
-    """The elements of x at w, outside the tape: laid out as elementwise results of x and the positions are, or contiguous where positions are
-    those of rows."""
-    out = new(meta(w.domain, w.laid_out(x) if w.negative else None, x.meta.dtype, x.meta.device))
-    if not out.meta.numel:
-        return out
-    program, domain, strides = _taking(x, w, out.meta)
-    launch.run(program, domain, [out], [x, *w.idx], strides, w.numbers, "index")
-    return out
+_where = caches.kept(_Where)
 
 
-def _taking(x: Tensor, w: _Where, to: Meta) -> tuple[Map, tuple[int, ...], list[tuple[int, ...]]]:
-    """The program that takes the elements of x at w, its domain and its operands' strides."""
-    key = ("take", x.meta.dtype, w.key)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = Map((E.gather(0, w.offset(1), x.meta.dtype),), (x.meta.dtype, *[int64] * len(w.idx)), _scalars(w))
-    return program, w.domain, [to.strides, (0,) * len(w.domain), *w.strides]
+def _held_within(checks: Sequence[tuple[int, routines.Bound]], indices: Sequence[Tensor]) -> None:
+    """Raises IndexError for positions outside an axis: at once on the CPU, from the queue on a GPU."""
+    for (n, check), p in zip(checks, [p for p in indices if p.meta.numel], strict=False):
+        if p.__dict__.get("_below") != n:
+            routines.call(check, (p.ptr,))
 
 
-def _put(x: Tensor, w: _Where, values: Tensor, mode: str) -> None:
-    """x at w takes (or adds) values, broadcast; outside the tape."""
+def _scalars(key: tuple[int, int, int, int, bool]) -> tuple[dtype_class, ...]:
+    return (int64,) * (2 * key[0] + key[1] + key[3])
+
+
+@cache
+def _taking(d: dtype_class, key: tuple[int, int, int, int, bool]) -> Map:
+    """The program that takes elements of a type where a `_Where` with this key says."""
+    return Map((E.gather(0, _offset(1, key), d),), (d, *[int64] * key[0]), _scalars(key))
+
+
+@caches.kept
+def _reading(x: Meta, negative: bool, *indices: Meta | None) -> tuple[Meta, list[tuple[int, routines.Bound]], Any, tuple[int, ...]]:
+    """What takes the elements of x at positions: the result's layout, the checks, the launch with its workspace (None for no elements) and its numbers.
+
+    The result is laid out as elementwise results of x and the positions are, or contiguous where positions are those of rows.
+    """
+    w = _where(x, negative, *indices)
+    out, checks = meta(w.domain, w.laid_out() if negative else None, x.dtype, x.device), w.checks()
+    if not out.numel:
+        return out, checks, None, ()
+    strides = [out.strides, (0,) * len(w.domain), *w.strides]
+    return out, checks, launch.plan(x.device, _taking(x.dtype, w.key), w.domain, strides, [m.nbytes for m in (out, x, *w.idx)], "index"), w.numbers
+
+
+@cache
+def _putting(d: dtype_class, key: tuple[int, int, int, int, bool], mode: str, apart: tuple[int, ...], unit: int) -> Map:
+    """The program that writes elements of a type where a `_Where` with this key says."""
+    return Map((E.input(0, d),), (d, *[int64] * key[0]), _scalars(key), ((mode, _offset(1, key)),), apart, unit)
+
+
+def _put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, mode: str, negative: bool = True) -> None:
+    """x at these positions takes (or adds) values, broadcast; outside the tape.  Raises IndexError for a position outside an axis."""
+    w, given = _where(x.meta, negative, *_layouts(indices)), [p for p in indices if p is not None]
+    _held_within(w.checks(), given)
     if not layout.numel(w.domain):
         return
-    k = len(w.idx)
-    # GPUs sort the places: small numbers in less time
-    unit = 1 if x.meta.device.type == "cpu" or not w.apart else gcd(*w.numbers[k:2 * k]) or 1
-    key = ("put", mode, x.meta.dtype, w.key, w.apart, unit)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = Map((E.input(0, x.meta.dtype),), (x.meta.dtype, *[int64] * k), _scalars(w), ((mode, w.offset(1)),), w.apart, unit)
+    k = len(given)
+    unit = gcd(*w.numbers[k:2 * k]) or 1 if w.apart else 1  # a device that sorts the places sorts smaller numbers by it
     n = len(w.domain)
-    launch.run(program, w.domain, [x], [values, *w.idx],
+    launch.run(_putting(x.meta.dtype, w.key, mode, w.apart, unit), w.domain, [x], [values, *given],
                [(0,) * n, layout.expand_strides(values.meta.shape, values.meta.strides, w.domain), *w.strides], w.numbers, "index_put")
 
 
@@ -442,7 +434,7 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     """Zeros with g added at the positions.  Differentiable."""
     from .creation import zeros_meta
     out = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
-    _put(out, _Where(out, indices).bounded(), g, "add")
+    _put(out, indices, g, "add")
     return tape.record(out, lambda node, gg: (take_at(gg, tape.kept(node, node[tape.SAVED])),), (g,), tape.keep(*indices), "IndexPutBackward0")
 
 
@@ -456,42 +448,33 @@ def take_at(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) 
 
 def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> Tensor:
     """`take_at` outside the tape."""
-    key = (x.meta, negative, *[None if p is None else p.meta for p in indices])
-    plan = _taken.get(key)
-    if plan is not None:
-        made, call, checks, numbers = plan
-        at = [p.ptr for p in indices if p is not None]
-        for count, p in zip(checks, at, strict=True):
-            if count(p):
-                break  # it is told below
-        else:
-            out = new(made)
-            call(out.ptr, x.ptr, *at, *numbers)
-            return out
-    w = _Where(x, indices, negative).bounded()
-    out = _take(x, w)
-    if dispatch.near(x.meta.device) and out.meta.numel:
-        if len(_taken) > _MOST_PLANS:
-            _taken.clear()
-        call, workspace = launch.plan(x.meta.device, *_taking(x, w, out.meta), [t.meta.nbytes for t in (out, x, *w.idx)], "index")
-        if workspace is None:
-            _taken[key] = out.meta, call, [beyond(p.meta, -n if negative else 0, n) for p, n in zip(w.idx, w.numbers, strict=False)], w.numbers
+    given = [p for p in indices if p is not None]
+    if any(p.meta.device is not x.meta.device for p in given):
+        same_device("index", x, *given)
+    made, checks, bound, numbers = _reading(x.meta, negative, *_layouts(indices))
+    _held_within(checks, given)
+    out = new(made)
+    if bound is not None:
+        routines.call(bound, (out.ptr, x.ptr, *[p.ptr for p in given]), numbers)
     return out
 
 
+def _layouts(indices: Sequence[Tensor | None]) -> list[Meta | None]:
+    return [None if p is None else p.meta for p in indices]
+
+
 # ---------------------------------------------------------------------------------------------------------- x[...] itself
-_rows: dict[Meta, tuple[Meta, int, int]] = caches.cache(globals(), "_rows")  # of a tensor: what a row is, how many, how many bytes from one to the next
+@caches.kept
+def _rows(m: Meta) -> tuple[Meta, int, int]:
+    """Of a tensor with axes: what a row is, how many, and how many bytes from one to the next."""
+    return meta(m.shape[1:], m.strides[1:], m.dtype, m.device), m.shape[0], m.strides[0] * m.dtype.itemsize
 
 
 def _row(t: Tensor, index: int) -> Tensor | None:
     """`t[index]` for a tensor without a history, the common case of reading samples; None out of range."""
-    found = _rows.get(t.meta)
-    if found is None:
-        m = t.meta
-        if not m.shape:
-            return None
-        found = _rows[m] = meta(m.shape[1:], m.strides[1:], m.dtype, m.device), m.shape[0], m.strides[0] * m.dtype.itemsize
-    m, n, step = found
+    if not t.meta.shape:
+        return None
+    m, n, step = _rows(t.meta)
     if index < 0:
         index += n
     if not 0 <= index < n:
@@ -721,16 +704,15 @@ def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulat
             raise mismatch("index_put_", [x, value], [x], labels=("self", "values"))
         from .transfer import to_device
         value = to_device(value, x.meta.device)
-    w = _Where(x, indices, negative)
+    w = _where(x.meta, negative, *_layouts(indices))
     if not _broadcasts(tuple(value.meta.shape), w.domain):
         raise RuntimeError(f"shape mismatch: value tensor of shape {list(value.meta.shape)} cannot be broadcast to indexing result of shape "
                            f"{list(w.domain)}")
     if value.meta.dtype is not x.meta.dtype:
         raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.meta.dtype} for the destination and "
                            f"{value.meta.dtype} for the source.")
-    w.bounded()
     source = value.detach() if value.store.ptr != x.store.ptr else value.detach().clone()
-    _put(x, w, source, "add" if accumulate else "set")
+    _put(x, indices, source, "add" if accumulate else "set", negative)
     x.store.version += 1
     if recording:
         saved = (tape.keep(*indices), accumulate, value.meta)

@@ -51,7 +51,8 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
             strides = [layout.expand_strides(t.meta.shape, t.meta.strides, domain) for t in (*outs, *ins)]
         if len(_bound) > _MOST:
             _bound.clear()
-        found = _bound[key] = plan(outs[0].meta.device, _within(program, outs), domain, strides, rooms or [t.meta.nbytes for t in (*outs, *ins)], name)
+        metas = [t.meta for t in (*outs, *ins)]
+        found = _bound[key] = plan(metas[0].device, within(program, metas[:len(outs)]), domain, strides, rooms or [m.nbytes for m in metas], name)
     call, workspace = found
     addresses = [t.ptr for t in outs]
     addresses += [t.ptr for t in ins]
@@ -62,10 +63,10 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
     call(*addresses, *numbers)
 
 
-def _within(program: Program, outs: Sequence[Tensor]) -> Program:
+def within(program: Program, outs: Sequence[Meta]) -> Program:
     """The program, knowing how far offsets of its own reach."""
-    if isinstance(program, Map) and any(t is not None for t in program.targets) and outs[0].meta.device.type == "cuda":
-        ends = [layout.extent(x.meta.shape, x.meta.strides) for x, t in zip(outs, program.targets, strict=True) if t is not None]
+    if isinstance(program, Map) and any(t is not None for t in program.targets):
+        ends = [layout.extent(m.shape, m.strides) for m, t in zip(outs, program.targets, strict=True) if t is not None]
         if not any(low for low, _ in ends):
             return program.within(1 + max(high for _, high in ends))
     return program

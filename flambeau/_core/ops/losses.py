@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
-from ..autograd.mode import no_grad
 from ..dtypes import int64, title
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.programs import Map
 from ..kernels.specs import Check
-from ..runtime import capture, dispatch
+from ..runtime import capture
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
@@ -131,8 +130,6 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
             return losses
         if reduction == "sum":
             return losses.sum()
-        if _uses_all(target, ignore_index):
-            return losses.mean()
         return losses.sum() / (target != ignore_index).sum()
     used = target != ignore_index
     w = weight[to_dtype(target.masked_fill(~used, 0), int64)] * used
@@ -140,17 +137,6 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" else losses.sum() / w.sum()
-
-
-def _uses_all(target: Tensor, ignore: int) -> bool:
-    """Whether surely no target is ignored: a negative mark can only be told from the values, which the CPU has at hand."""
-    if not dispatch.near(target.meta.device) or not target.meta.numel:
-        return False
-    seen = target.__dict__.get("_used")
-    if seen is None or seen[:2] != (target.store.version, ignore) or capture.active:
-        with no_grad():
-            seen = target.__dict__["_used"] = (target.store.version, ignore, not bool((target == ignore).any()))
-    return bool(seen[2])
 
 
 @op(method=False, spaces=("nn.functional",), autocast="full", batch="class loss")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,13 @@ from ..kernels import expr as E
 from ..kernels.programs import Map, Reduce
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
-from . import launch
+from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous, laid_as
 from .creation import zeros_meta
 from .table import op
-
-_programs: dict[Any, Any] = {}
 
 
 def _many(name: str, value: Any, n: int) -> Sizes:
@@ -75,6 +74,16 @@ class Pool:
         return tuple(max((o - 1) * s + d * (k - 1) + 1, i + p)
                      for o, s, d, k, i, p in zip(self.out, self.stride, self.dilation, self.kernel, self.image, self.padding, strict=True))
 
+    @property
+    def inside(self) -> bool:
+        """Whether no window reaches over the image's border."""
+        return not any(self.padding) and self.reach() == self.image
+
+    @property
+    def few(self) -> bool:
+        """Whether one formula looks at all of a window."""
+        return math.prod(self.kernel) <= _FEW
+
     def geometry(self) -> Geometry:
         return Geometry(self.stride, self.padding, self.dilation, 1, self.image, self.kernel, self.out)
 
@@ -93,10 +102,9 @@ def _prepared(name: str, x: Tensor, n: int, channels: bool = True) -> tuple[Tens
 def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
     """x in a border of `value` that all windows fit into, contiguous; outside the tape."""
     x = x.detach()
-    reach = p.reach()
-    if not any(p.padding) and reach == p.image:
+    if p.inside:
         return contiguous(x)
-    out = new(meta((*x.meta.shape[:2], *reach), None, x.meta.dtype, x.meta.device))
+    out = new(meta((*x.meta.shape[:2], *p.reach()), None, x.meta.dtype, x.meta.device))
     launch.fill(out, value)
     offset = 0
     for pad, s in zip(p.padding, out.meta.strides[2:], strict=True):
@@ -128,21 +136,16 @@ def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
 
 def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
     """The program for small windows and its numbers."""
-    d = x.meta.dtype
-    inside = not any(p.padding) and p.reach() == p.image
-    key = ("small", d, p.kernel, inside)
-    program = _programs.get(key)
-    if program is None:
-        program = _programs[key] = _small_program(d, p.kernel, inside)
     steps = layout.contiguous_strides(p.image)
     taps = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
     numbers = (*map(float, p.out), layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
                *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
-    if not inside:
+    if not p.inside:
         numbers += (*p.stride, *p.padding, *p.dilation, *p.image)
-    return program, numbers
+    return _small_program(x.meta.dtype, p.kernel, p.inside), numbers
 
 
+@cache
 def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
     """Numbers: output sizes (as floats), the image's size, the padding's offset, strides and taps as offsets; where windows
     reach over the border also strides, paddings, dilations and image sizes."""
@@ -185,9 +188,31 @@ def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
     return Map((E.cast(best, d), where), (d,), scalars)
 
 
+@cache
+def _max_program(d: Any) -> Reduce:
+    """The greatest element of a window and its number in it."""
+    return Reduce((E.cast(E.input(0, d), d.opmath),), ("argmax",), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
+
+
+@cache
+def _place_program(k: int) -> Map:
+    """The position in the flattened image of an element by its number in its window of k axes."""
+    rest, total = E.input(0, int64), E.const(0, int64)
+    kernel, stride, pad, dil, image = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(5))
+    parts = []
+    for i in reversed(range(k)):
+        parts.append(E.rem(rest, kernel[i]))
+        rest = E.floordiv(rest, kernel[i])
+    parts.reverse()
+    for i in range(k):
+        where = E.coord(2 + i) * stride[i] + parts[i] * dil[i] - pad[i]
+        total = total * image[i] + E.minimum(E.maximum(where, E.const(0, int64)), image[i] - 1)
+    return Map((total,), (int64,), (int64,) * (5 * k))
+
+
 def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     """The greatest of each window and its position in the flattened image."""
-    if math.prod(p.kernel) <= _FEW:
+    if p.few:
         return _max_small(x, p)
     d = x.meta.dtype
     n, k = len(p.image), len(p.image)
@@ -195,108 +220,48 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     values, at, flat = empty(shape, d, x.meta.device), empty(shape, int64, x.meta.device), empty(shape, int64, x.meta.device)
     if not values.meta.numel:
         return values, flat
-    program = _programs.get(("max", d))
-    if program is None:
-        v = E.cast(E.input(0, d), d.opmath)
-        program = _programs["max", d] = Reduce((v,), ("argmax",), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
     view = _windows(_bordered(x, p, _lowest(d)), p.geometry())
     st = view.meta.strides
     strides = (st[0], st[1], *st[2 + n:], *st[2:2 + n])
-    launch.run(program, (*shape, *p.kernel), [values, at], [view], [values.meta.strides, at.meta.strides, strides], name="max_pool")
-    place = _programs.get(("place", n))
-    if place is None:
-        rest, total = E.input(0, int64), E.const(0, int64)
-        kernel, stride, pad, dil, image = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(5))
-        parts = []
-        for i in reversed(range(k)):
-            parts.append(E.rem(rest, kernel[i]))
-            rest = E.floordiv(rest, kernel[i])
-        parts.reverse()
-        for i in range(k):
-            where = E.coord(2 + i) * stride[i] + parts[i] * dil[i] - pad[i]
-            total = total * image[i] + E.minimum(E.maximum(where, E.const(0, int64)), image[i] - 1)
-        place = _programs["place", n] = Map((total,), (int64,), (int64,) * (5 * k))
-    launch.run(place, shape, [flat], [at], numbers=(*p.kernel, *p.stride, *p.padding, *p.dilation, *p.image), name="max_pool_index")
+    launch.run(_max_program(d), (*shape, *p.kernel), [values, at], [view], [values.meta.strides, at.meta.strides, strides], name="max_pool")
+    launch.run(_place_program(k), shape, [flat], [at], numbers=(*p.kernel, *p.stride, *p.padding, *p.dilation, *p.image), name="max_pool_index")
     return values, flat
 
 
-_plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a batch and a pooling's numbers: what is done on the CPU
-_MOST_PLANS = 1 << 12
-_LISTS = (list, np.ndarray)
-
-
-def _key(*what: Any) -> Any:
-    """For `_plans`: lists as tuples, and floats, which are refused, apart from ints."""
-    return tuple([tuple(w) if type(w) in _LISTS else repr(w) if type(w) is float else w for w in what])
-
-
-def _keep(key: Any, plan: Any) -> None:
-    if len(_plans) > _MOST_PLANS:
-        _plans.clear()
-    _plans[key] = plan
-
-
 def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
-    key = _key(name, x.meta, kernel, stride, padding, dilation, ceil)
-    plan = _plans.get(key)
-    if plan is not None:
-        made, places, call, numbers, saved, grad_name = plan
-        values, at = new(made), new(places)
-        call(values.ptr, at.ptr, x.ptr, *numbers)
-        if x.node is not None:
-            tape.record(values, _max_back, (x,), (saved, tape.keep(at)), grad_name)
-        return values, at
     if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
         raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
     x, single = _prepared(name, x, n)
     p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
     values, at = _max_raw(x, p)
-    if x.meta is key[1] and x.meta.contiguous and dispatch.near(x.meta.device) and values.meta.numel and math.prod(p.kernel) <= _FEW:
-        program, numbers = _small(x, p)
-        count = values.meta.numel
-        call, workspace = launch.plan(x.meta.device, program, (count,), [(1,), (1,), (0,)], [t.meta.nbytes for t in (values, at, x)], "max_pool")
-        if workspace is None:
-            _keep(key, (values.meta, at.meta, call, numbers, tuple(x.meta.shape), f"MaxPool{n}DWithIndicesBackward0"))
-    saved = (tuple(x.meta.shape), tape.keep(at)) if dispatch.near(x.meta.device) else (tuple(x.meta.shape), tape.keep(at), p)
-    tape.record(values, _max_back, (x,), saved, f"MaxPool{n}DWithIndicesBackward0")
+    tape.record(values, _max_back, (x,), (tuple(x.meta.shape), tape.keep(at), p), f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
 def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Tensor:
     """`_max` without the places, which nobody asks for where nothing is recorded: small windows inside the image by vectors."""
-    key = _key("greatest", name, x.meta, kernel, stride, padding, dilation, ceil)
-    plan = _plans.get(key, _plans)
-    if plan is _plans:
-        plan = None
-        if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
-            Pool(name, tuple(_prepared(name, x, n)[0].meta.shape[2:]), kernel, stride, padding, dilation, ceil)
-            of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
-        if x.meta.contiguous and dispatch.near(x.meta.device) and len(x.meta.shape) in (n + 1, n + 2) and x.meta.numel and x.meta.dtype.kind in "fiu":
-            batch, single = _prepared(name, x, n)
-            p = Pool(name, tuple(batch.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
-            if not any(p.padding) and p.reach() == p.image and math.prod(p.kernel) <= _FEW:
-                shape = (*batch.meta.shape[:2], *p.out)
-                whole = meta(shape, None, x.meta.dtype, x.meta.device)
-                found = _pooling("max", batch.meta, p, whole)
-                plan = None if found is None else (meta(shape[1:], None, x.meta.dtype, x.meta.device) if single else whole, *found)
-        _keep(key, plan)
-    if plan is None:
-        return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
-    made, call, places = plan
-    out, start = new(made), x.ptr
-    call(out.ptr, *[start + place for place in places])
-    return out
+    if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
+        Pool(name, tuple(_prepared(name, x, n)[0].meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+        of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
+    if x.meta.contiguous and len(x.meta.shape) in (n + 1, n + 2) and x.meta.numel and x.meta.dtype.kind in "fiu":
+        batch, single = _prepared(name, x, n)
+        p = Pool(name, tuple(batch.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+        out = empty((*batch.meta.shape[:2], *p.out), x.meta.dtype, x.meta.device)
+        if p.inside and p.few:
+            _over_windows("max", out, batch, p)
+            return out.squeeze(0) if single else out
+    return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 
 
 @tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
-    shape, held, *rest = node[tape.SAVED]
+    shape, held, p = node[tape.SAVED]
     (at,) = tape.kept(node, held)
     rows = shape[0] * shape[1]
     if not rows:
         return (g.new_zeros(shape),)
-    if rest and not tape.recording(g) and math.prod(_reaching(rest[0])) <= _FEW:
-        return (_max_collected(g, shape, at, rest[0]),)
+    if dispatch.sorts_writes(g.meta.device) and not tape.recording(g) and math.prod(_reaching(p)) <= _FEW:
+        return (_max_collected(g, shape, at, p),)
     flat = g.new_zeros((rows, layout.numel(shape[2:])))
     return (flat.scatter_add(1, at.reshape(rows, -1), g.reshape(rows, -1)).reshape(shape),)
 
@@ -306,27 +271,30 @@ def _reaching(p: Pool) -> Sizes:
     return tuple(-(-(d * (k - 1) + 1) // s) for d, k, s in zip(p.dilation, p.kernel, p.stride, strict=True))
 
 
+@cache
+def _collecting(d: Any, stride: Sizes, reaching: Sizes) -> Map:
+    """The sum of the gradients of the windows that chose an element."""
+    wide, k = d.opmath, len(stride)
+    pads, steps, outs, out_steps = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
+    own, zero, total = E.const(0, int64), E.const(0, int64), E.const(0, wide)
+    for i in range(k):
+        own = own + E.coord(1 + i) * steps[i]
+    last = [(E.coord(1 + i) + pads[i]) // stride[i] for i in range(k)]  # of the windows that begin there or before
+    for back in itertools.product(*map(range, reaching)):
+        offset, good = E.coord(0) * E.scalar(4 * k, int64), E.const(True, dtypes.bool_)
+        for i in range(k):
+            o = last[i] - back[i]
+            good = good & (o >= 0) & (o < outs[i])
+            offset = offset + o * out_steps[i]
+        offset = E.where(good, offset, zero)
+        chose = good & (E.gather(1, offset, int64) == own)
+        total = total + E.where(chose, E.cast(E.gather(0, offset, d), wide), E.const(0, wide))
+    return Map((E.cast(total, d),), (d, int64), (int64,) * (4 * k + 1))
+
+
 def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
     """The gradients of the windows that chose each element, added up at the element: in one pass, always in the same order."""
-    d, wide, k = g.meta.dtype, g.meta.dtype.opmath, len(p.image)
-    key = ("collect", d, p.stride, _reaching(p))
-    program = _programs.get(key)
-    if program is None:
-        pads, steps, outs, out_steps = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
-        own, zero, total = E.const(0, int64), E.const(0, int64), E.const(0, wide)
-        for i in range(k):
-            own = own + E.coord(1 + i) * steps[i]
-        last = [(E.coord(1 + i) + pads[i]) // p.stride[i] for i in range(k)]  # of the windows that begin there or before
-        for back in itertools.product(*map(range, _reaching(p))):
-            offset, good = E.coord(0) * E.scalar(4 * k, int64), E.const(True, dtypes.bool_)
-            for i in range(k):
-                o = last[i] - back[i]
-                good = good & (o >= 0) & (o < outs[i])
-                offset = offset + o * out_steps[i]
-            offset = E.where(good, offset, zero)
-            chose = good & (E.gather(1, offset, int64) == own)
-            total = total + E.where(chose, E.cast(E.gather(0, offset, d), wide), E.const(0, wide))
-        program = _programs[key] = Map((E.cast(total, d),), (d, int64), (int64,) * (4 * k + 1))
+    d, program = g.meta.dtype, _collecting(g.meta.dtype, p.stride, _reaching(p))
     out = empty(shape, d, g.meta.device)
     planes = shape[0] * shape[1]
     domain = (planes, *p.image)
@@ -337,39 +305,42 @@ def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------------------------- mean
-def _taps(d: Any, strides: Sizes, p: Pool) -> tuple[Sizes, list[int]]:
+def _taps(d: Any, strides: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Sizes, list[int]]:
     """An image in its border, laid out by `strides`, by the places of a window: the strides from window to window, and how many bytes behind the
     first place each one lies."""
-    apart = [s * a for s, a in zip(strides[2:], p.dilation, strict=True)]
-    places = [sum([a * s for a, s in zip(at, apart, strict=True)]) * d.itemsize for at in itertools.product(*map(range, p.kernel))]
-    return (*strides[:2], *[s * t for s, t in zip(strides[2:], p.stride, strict=True)]), places
+    apart = [s * a for s, a in zip(strides[2:], dilation, strict=True)]
+    places = [sum([a * s for a, s in zip(at, apart, strict=True)]) * d.itemsize for at in itertools.product(*map(range, kernel))]
+    return (*strides[:2], *[s * t for s, t in zip(strides[2:], stride, strict=True)]), places
 
 
+@cache
 def _over_taps(how: str, d: Any, count: int) -> Map:
     """The sum, or the greatest, of so many inputs."""
-    key = (how, d, count)
-    program = _programs.get(key)
-    if program is None:
-        total, *rest = [E.cast(E.input(k, d), d.opmath) for k in range(count)]
-        for v in rest:
-            total = total + v if how == "sum" else E.where((v > total) | E.isnan(v) if d.kind == "f" else v > total, v, total)
-        program = _programs[key] = Map((E.cast(total, d),), (d,) * count)
-    return program
+    total, *rest = [E.cast(E.input(k, d), d.opmath) for k in range(count)]
+    for v in rest:
+        total = total + v if how == "sum" else E.where((v > total) | E.isnan(v) if d.kind == "f" else v > total, v, total)
+    return Map((E.cast(total, d),), (d,) * count)
 
 
-def _pooling(how: str, m: Meta, p: Pool, out: Meta) -> tuple[Any, list[int]] | None:
+@caches.kept
+def _pooling(how: str, m: Meta, out: Meta, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[routines.Bound, list[int]]:
     """What sums small windows inside an image laid out as m says, or takes the greatest of each, and the bytes from the image's address to each of
-    those that it takes behind the result's; None where it wants a workspace."""
-    key = ("pooling", how, m, out, p.kernel, p.stride, p.dilation)
-    if key in _plans:
-        return _plans[key]  # type: ignore[no-any-return]
-    strides, places = _taps(m.dtype, m.strides, p)
+    those that it takes behind the result's."""
+    strides, places = _taps(m.dtype, m.strides, kernel, stride, dilation)
     rooms = [out.nbytes, *[m.nbytes - place for place in places]]
-    call, workspace = launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(out.shape), [out.strides, *[strides] * len(places)], rooms,
-                                  "avg_pool" if how == "sum" else "max_pool")
-    found = None if workspace is not None else (call, places)
-    _keep(key, found)
-    return found
+    return launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(out.shape), [out.strides, *[strides] * len(places)], rooms,
+                       "avg_pool" if how == "sum" else "max_pool"), places
+
+
+def _over_windows(how: str, out: Tensor, image: Tensor, p: Pool) -> None:
+    """Writes the sum, or the greatest, of each small window inside the image."""
+    bound, places = _pooling(how, image.meta, out.meta, p.kernel, p.stride, p.dilation)
+    routines.call(bound, (out.ptr, *[image.ptr + place for place in places]))
+
+
+@cache
+def _sum_program(d: Any) -> Reduce:
+    return Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
 
 
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:
@@ -380,16 +351,12 @@ def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     out = empty(shape, d, x.meta.device)
     if out.meta.numel:
         source = _bordered(x, p, 0)
-        plan = _pooling("sum", source.meta, p, out.meta) if math.prod(p.kernel) <= _FEW else None
-        if plan is not None:
-            plan[0](out.ptr, *[source.ptr + place for place in plan[1]])
+        if p.few:
+            _over_windows("sum", out, source, p)
         else:
-            program = _programs.get(("sum", d))
-            if program is None:
-                program = _programs["sum", d] = Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
             view = _windows(source, p.geometry())
             st = view.meta.strides
-            launch.run(program, (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
+            launch.run(_sum_program(d), (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
     return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
 
 
@@ -442,27 +409,11 @@ def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) ->
 def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
     if x.meta.dtype.kind == "f" and x.meta.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
         return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.meta.dtype)
-    key = _key(name, x.meta, kernel, stride, padding, ceil, include, override)
-    plan = _plans.get(key)
-    if plan is None:
-        x, single = _prepared(name, x, n)
-        p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
-        if x.meta.dtype is not int64:
-            of_kinds("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, "fc")
-        total = _sum_windows(x, p)
-        by = _divisors(p, include, override, x)
-        if (x.meta is key[1] and type(by) is int and dispatch.near(x.meta.device) and total.meta.numel and not any(p.padding) and p.reach() == p.image
-                and x.meta.contiguous):
-            found = _pooling("sum", x.meta, p, total.meta) if math.prod(p.kernel) <= _FEW else None
-            if found is not None:
-                _keep(key, (total.meta, *found, by, (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0"))
-    else:
-        single = False
-        made, call, places, by, saved, grad_name = plan
-        total, start = new(made), x.ptr
-        call(total.ptr, *[start + place for place in places])
-        if x.node is not None:
-            tape.record(total, _sum_back, (x,), saved, grad_name)
+    x, single = _prepared(name, x, n)
+    p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
+    if x.meta.dtype is not int64:
+        of_kinds("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, "fc")
+    total, by = _sum_windows(x, p), _divisors(p, include, override, x)
     out = total / by if x.meta.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
     return out.squeeze(0) if single else out
 

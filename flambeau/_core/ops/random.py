@@ -15,11 +15,11 @@ from ..autograd.mode import _grad
 from ..dtypes import float64
 from ..engine.fields import has
 from ..errors import warn
-from ..runtime import dispatch, generators
+from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import draws, launch, outputs, thread_draws
-from .checks import may_write
+from .checks import may_write, values_hold
 from .copies import strides_for
 from .creation import _finish, _options, _rounded, _shape, counts
 from .draws import draw, generator_of
@@ -320,8 +320,8 @@ _distribution("geometric_", draws.GEOMETRIC, {"p": 0.5}, lambda p: f"expects p t
 def _check_chances(p: Tensor) -> None:
     """Raises RuntimeError for probabilities outside [0, 1].  On a GPU the host would have to wait for them: there they count as
     the nearest of 0 and 1."""
-    if dispatch.near(p.meta.device) and not bool(((p >= 0) & (p <= 1)).all()):
-        raise RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN")
+    values_hold(p, lambda p: (p >= 0) & (p <= 1),
+                RuntimeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true, but some probability lies outside [0, 1] or is NaN"))
 
 
 def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -527,8 +527,7 @@ _binomial = sampled("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64
 @op(method=False, batch="draws each", draws_alone=True)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
     """Poisson numbers with the rates in `input`, in its type.  Raises RuntimeError for a rate below 0, and for one that is NaN."""
-    if dispatch.near(input.meta.device) and not bool((input >= 0).all()):
-        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    values_hold(input, lambda rate: rate >= 0, RuntimeError("invalid Poisson rate, expected rate to be non-negative"))
     return _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
 
 

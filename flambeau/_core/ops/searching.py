@@ -10,11 +10,10 @@ from .. import dtypes
 from ..dtypes import bool_, int32, int64
 from ..engine.plans import Plan
 from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
-from ..runtime import dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch, routines
 from .casts import to_dtype
-from .checks import of_kinds, same_device
+from .checks import of_kinds, same_device, values_hold
 from .copies import contiguous
 from .gather_scatter import taken_along
 from .indexing import nonzero_counts
@@ -46,9 +45,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     if values.meta.numel and not (seq.meta.dtype is bool_ and values.meta.dtype.kind in "uif"):  # truths beside numbers become numbers
         of_kinds("searchsorted_out_cpu", seq, "uif")
     if sorter is not None:
-        if dispatch.near(sorter.meta.device) and sorter.meta.numel and (int(sorter.min().item()) < 0 or
-                                                                 int(sorter.max().item()) >= seq.meta.shape[-1]):
-            raise RuntimeError("torch.searchsorted(): sorter index out of range")
+        values_hold(sorter, lambda at: (at >= 0) & (at < seq.meta.shape[-1]), RuntimeError("torch.searchsorted(): sorter index out of range"))
         seq = seq.detach().gather(-1, sorter)
     m = meta(values.meta.shape, None, int32 if out_int32 else int64, values.meta.device)
     bound = routines.find(m.device, _spec(m, seq, values, right)) if m.numel else None

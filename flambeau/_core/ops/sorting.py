@@ -15,10 +15,9 @@ from ..dtypes import bool_, int64, title
 from ..engine.fields import has
 from ..engine.plans import Facts, Plan, Saved
 from ..kernels.specs import Element, Put, Sort
-from ..runtime import dispatch
 from ..tensor import Tensor, empty, meta, storage
 from . import launch, outputs, routines
-from .checks import may_record, of_kinds, same_device
+from .checks import may_record, of_kinds, same_device, values_hold
 from .copies import cast_program
 from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
@@ -326,8 +325,7 @@ def _quantile(name: str, skip_nan: bool) -> Any:
         if q.meta.dtype is not input.meta.dtype:
             raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
         same_device(name, input, q)
-        if dispatch.near(q.meta.device) and not bool(((q >= 0) & (q <= 1)).all()):
-            raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+        values_hold(q, lambda q: (q >= 0) & (q <= 1), RuntimeError(f"{name}() q values must be in the range [0, 1]"))
         return _quantiles(input, q, dim, keepdim, interpolation, skip_nan)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = ("The q-th quantiles along `dim` (of all elements by default)" + (", NaN left out." if skip_nan else "; NaN where "

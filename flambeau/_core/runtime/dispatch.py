@@ -162,6 +162,14 @@ def near(dev: device) -> bool:
     return gpus.gpu(dev).driver.near
 
 
+def sorts_writes(dev: device) -> bool:
+    """Whether a device sorts writes that collide, which costs more than to gather what falls on each element."""
+    if dev.type != "cuda":
+        return CPU.sorts_writes
+    from . import gpus
+    return gpus.gpu(dev).driver.sorts_writes
+
+
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
             rooms: Sequence[bounds.Room]) -> PreparedLaunch:
     """A launch of a loop program: see `require`.

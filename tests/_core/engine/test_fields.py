@@ -148,3 +148,10 @@ def test_a_new_function_has_all_of_them(halves: Any) -> None:
     assert (halves(x, out=torch.empty(2, 2, dtype=torch.float64)) == x / 2).all()
     with pytest.raises(RuntimeError, match="can't be cast"):
         halves(x, out=torch.empty(2, 2, dtype=torch.int64))
+
+
+def test_no_operation_asks_whether_the_host_reads_its_device() -> None:
+    """That is a backend's: operations ask for what they need by a spec. Checks of values, which PyTorch makes on the CPU alone, ask in one place."""
+    asks = [str(file.relative_to(PACKAGE)) for folder in ("_core/ops", "nn", "optim") for file in sorted((PACKAGE / folder).rglob("*.py"))
+            if "dispatch.near(" in file.read_text(encoding="utf-8")]
+    assert asks == ["_core/ops/checks.py"]

@@ -27,6 +27,7 @@ from flambeau._core.dtypes import (
 )
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import interpret
+from flambeau._core.kernels import target as renderers
 from flambeau._core.kernels.llvm import prepare
 from flambeau._core.kernels.programs import Map
 
@@ -463,3 +464,10 @@ def test_complex_numbers_side_by_side(d: dtype) -> None:
         a, b = values(d, n, RNG), values(d, n, RNG)
         both(Map((E.conj(x), x + y), (d, d)), (n,), [a, b])
         both(Map((E.conj(x), x + y), (d, d)), (n,), [a[::-1], np.broadcast_to(b[:1], (n,))])
+
+
+def test_places_that_nobody_sorts_have_one_kernel_for_all_units():
+    """How far apart places lie tells a device how to sort them; here nothing is sorted, and the rows' length is no part of a kernel."""
+    made = [Map((E.input(0, float32),), (float32, int64), (), (("add", E.input(1, int64)),), (), unit) for unit in (1, 3, 7)]
+    assert len({program.key for program in made}) == 3
+    assert len({renderers.prepare(program, (4,), ((0,), (1,), (1,))).program.key for program in made}) == 1

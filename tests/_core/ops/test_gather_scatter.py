@@ -364,3 +364,13 @@ def test_whole_rows_in_their_order(device: str, name: str) -> None:
     np.testing.assert_array_equal(x.cpu().numpy(), want)
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         x.scatter_reduce(0, (at + 1).unsqueeze(1).expand(6, 37), rows, "amax").cpu()
+
+
+def test_repeats_lie_on_the_host_or_beside_the_elements() -> None:
+    with fb.simulate(gpus=1):
+        x = fb.arange(4.0, device="cuda")
+        for where in ("cpu", "cuda"):
+            assert x.repeat_interleave(fb.tensor(2, device=where), 0).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert x.repeat_interleave(fb.tensor([0, 2, 0, 1], device="cuda")).tolist() == [1, 1, 3]
+    assert fb.zeros(0).repeat_interleave(fb.zeros(0, dtype=fb.int64)).shape == (0,)
+    assert fb.ones(2).repeat_interleave(fb.tensor([0, 0])).shape == (0,)

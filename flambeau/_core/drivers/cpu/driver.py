@@ -37,6 +37,7 @@ class CpuDriver(Driver):
     """The one CPU device."""
 
     near = True
+    sorts_writes = False
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}  # bytes by address; each change of it is one step, so that finalizers and forks find it whole

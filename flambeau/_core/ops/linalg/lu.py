@@ -212,7 +212,7 @@ def _rows(pivots: Tensor, n: int) -> Tensor:
         return pivots
     routines.require(m.device, Check(tuple(m.shape), m.strides, 1, n + 1, None, f"linalg.lu_solve: pivots must lie between 1 and LU.size(-2), which is {n}, "
                                      "got {}: pass what torch.linalg.lu_factor gives", RuntimeError, "pivots check"), (wide.ptr,))
-    return pivots if m.device.type == "cpu" else wide.clamp(1, n).to(dtypes.int32)  # a GPU goes on until then
+    return wide.clamp(1, n).to(dtypes.int32)  # a GPU goes on until then
 
 
 def _lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, flipped: bool) -> Tensor:
