@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import hooks, layout
 from .._core import ops as _ops
+from .._core.autograd import tape
 from .._core.autograd.mode import _grad
 from .._core.engine.plans import under
 from .._core.runtime import caches
@@ -197,7 +198,7 @@ def write(t: Any, level: Level, tangent: Tensor | None) -> None:
         if own is None:  # a view by another type
             attach(t, level, tangent)
             return
-    if own.node is not None and own.node[0] == 0 and _grad.get():  # a leaf of the user's: it stays as it is
+    if own.node is not None and own.node[tape.SEQ] == 0 and _grad.get():  # a leaf of the user's: it stays as it is
         attach(t, level, ops.zeros_like(own) if tangent is None else tangent)
     elif tangent is None:
         own.zero_()

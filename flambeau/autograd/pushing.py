@@ -208,7 +208,7 @@ def _parts(t: Tensor) -> list[Tensor]:
 def _rewritten(t: Tensor, s: Tensor, pushed: dict[int, Any], level: Level, recording: bool) -> None:
     """An operand that a call wrote to, by way of its shadow: its history and its tangents."""
     if recording and (t.node is not None or s.node is not None):
-        inplace.rebase(t, s.node if s.node is not None or getattr(t, "base", None) is None else [tape.next_seq(), None, through_tape.nothing, (), None, None])
+        inplace.rebase(t, s.node if s.node is not None or getattr(t, "base", None) is None else tape.new(through_tape.nothing, ()))
     write(t, level, pushed[id(s)])
     for other in {*tangents(t), *tangents(s)} - {level}:
         inner = tangents(s).get(other)

@@ -47,7 +47,7 @@ class Shadows:
         if found is not None:
             return found[1]
         s = alias(t, under(t.meta), t.ptr)
-        s.node = node = [tape.next_seq(), None, _through, (t.node,), None, None]
+        s.node = node = tape.new(_through, (t.node,))
         self.made[id(t)] = t, s, node
         for level, tangent in tangents(t).items():
             if level is self.level:
@@ -117,7 +117,7 @@ def _transposed(outs: list[Tensor], shadows: Shadows, recording: bool) -> list[A
     """The backward pass of the backward pass: by the gradient that it starts from."""
     us: list[Any] = [ops.zeros_like(y) for y in outs]
     for u in us:  # no leaf, at which a history would seem to begin outside
-        u.node = [tape.next_seq(), None, nothing, (), None, None]
+        u.node = tape.new(nothing, ())
     handles = [h for h, _ in shadows.starts]
     with_grad = _grad.set(True)
     try:

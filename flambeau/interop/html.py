@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
+from .._core.autograd import tape
 from .._core.tensor import Tensor
 
 _ROWS, _EDGE = 12, 5  # at most so many rows or columns; of longer axes so many from either end
@@ -27,7 +28,7 @@ def repr_html(self: Tensor) -> str:
     m = self.meta
     facts = [f"shape ({', '.join(map(str, m.shape))})", m.dtype.name, str(m.device)]
     if self.node is not None:
-        facts.append("a leaf that requires grad" if self.node[0] == 0 else "with a history")
+        facts.append("a leaf that requires grad" if self.node[tape.SEQ] == 0 else "with a history")
     head = f"<div class=\"flambeau-tensor\"><b>tensor</b> <span style=\"opacity:.65\">{html.escape(', '.join(facts))}</span>"
     if not m.numel or len(m.shape) > 2:
         body = "" if not m.numel else f"<pre>{html.escape(repr(self))}</pre>"

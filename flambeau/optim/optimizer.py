@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from .._core import ops
+from .._core.autograd.tape import GRAD, SEQ
 from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.runtime import caches, capture
@@ -371,7 +372,7 @@ class FormulaOptimizer(Optimizer):
         for p in group["params"]:
             node = p.node
             # a leaf's gradient lies on its node; the attribute is for the other cases
-            grad = node[1] if node is not None and node[0] == 0 else p.grad
+            grad = node[GRAD] if node is not None and node[SEQ] == 0 else p.grad
             if grad is not None:
                 state = states.get(p)
                 if type(grad) is not Tensor and (isinstance(grad, Sparse) or hasattr(grad, "to_local")):

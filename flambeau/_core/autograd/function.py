@@ -157,15 +157,14 @@ class Function:
                 outs[i] = alias(t, t.meta, t.ptr)  # an input returned as it is becomes an output of its own
         tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.meta.dtype.kind in "fc8"]
         edges = tuple(a.node if isinstance(a, Tensor) else None for a in args)
-        node: tape.Node = [tape.next_seq(), None, _run_backward, edges, (cls, ctx, [t.meta for t in tracked], len(outs), [
-            i for i, t in enumerate(outs) if any(t is x for x in tracked)],
-            [a.meta if isinstance(a, Tensor) else None for a in args]), {"name": cls.__name__ + "Backward",
-                                                                             "outputs": len(tracked)}]
-        if tape.anomaly.on:
-            tape.anomaly.note(node)
+        saved = (cls, ctx, [t.meta for t in tracked], len(outs), [i for i, t in enumerate(outs) if any(t is x for x in tracked)],
+                 [a.meta if isinstance(a, Tensor) else None for a in args])
+        name = cls.__name__ + "Backward"
+        node = tape.node(_run_backward, edges, saved, name)
+        node[tape.EXTRA]["outputs"] = len(tracked)
         places: dict[int, list[Any]] = {}
         for i, t in enumerate(tracked):
-            out_node = [tape.next_seq(), None, tape.to_output, (node,), i, {"name": cls.__name__ + "Backward"}]
+            out_node = tape.output(node, i, {"name": name})
             if id(t) in ctx._dirty:
                 from .inplace import rebase
                 rebase(t, out_node)

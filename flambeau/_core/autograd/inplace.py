@@ -20,7 +20,7 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     if n is not None:
         base = t.base
         if base is not None:
-            if base.node is None or base.node[0] == 0:  # a plain base is a leaf too
+            if base.node is None or base.node[tape.SEQ] == 0:  # a plain base is a leaf too
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
             _may_rebase(t)
         if n[0] == 0:
@@ -38,7 +38,7 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
 def of_leaf(t: Tensor) -> bool:
     """Whether `t` requires grad and is a leaf or a view of one, where a write is forbidden unless it goes unseen by autograd."""
     base = t if t.base is None else t.base
-    return t.node is not None and (base.node is None or base.node[0] == 0)
+    return t.node is not None and (base.node is None or base.node[tape.SEQ] == 0)
 
 
 _WHY = {
@@ -70,7 +70,7 @@ def note_view(base: Tensor, view: Tensor) -> None:
     if not _grad.get():
         if base.node is not None:
             view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
-    elif (base.node is None or base.node[0] != 0) and base.meta.dtype.kind in "fc":
+    elif (base.node is None or base.node[tape.SEQ] != 0) and base.meta.dtype.kind in "fc":
         note(base, view)
 
 
@@ -94,7 +94,7 @@ def rebase(t: Tensor, node: Any) -> None:
         refresh(t, t)
         return
     # base = its old value with the view's elements replaced
-    renew(base, [tape.next_seq(), None, _replaced, (base.node, node), (base.meta, t.meta, t.ptr - base.ptr), {"name": "CopySlices"}])
+    renew(base, tape.new(_replaced, (base.node, node), (base.meta, t.meta, t.ptr - base.ptr), {"name": "CopySlices"}))
     renew(t, _view_node(base, t))
     refresh(base, t)
 
@@ -117,9 +117,9 @@ def refresh(base: Tensor, done: Tensor) -> None:
 def _view_node(base: Tensor, view: Tensor) -> Any:
     m = view.meta
     if m.__class__ is Lazy:
-        shown = [tape.next_seq(), None, _as_strided, (base.node,), (base.meta, m.under, m.address - base.ptr), {"name": "AsStridedBackward0"}]
+        shown = tape.new(_as_strided, (base.node,), (base.meta, m.under, m.address - base.ptr), {"name": "AsStridedBackward0"})
         return hooks.turning(shown, m.conj, m.neg)
-    return [tape.next_seq(), None, _as_strided, (base.node,), (base.meta, view.meta, view.ptr - base.ptr), {"name": "AsStridedBackward0"}]
+    return tape.new(_as_strided, (base.node,), (base.meta, view.meta, view.ptr - base.ptr), {"name": "AsStridedBackward0"})
 
 
 def _replaced(node: Any, g: Tensor) -> Any:

@@ -41,6 +41,21 @@ def leaf() -> Node:
     return [0, None, None, (), None, None]
 
 
+def new(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, extra: dict[str, Any] | None = None) -> Node:
+    """A new node.  Every node but a leaf's is made here, or by code that the engine writes with `text`."""
+    return [next_seq(), None, backward, edges, saved, extra]
+
+
+def text(backward: str, edges: str, saved: str, extra: str = "None") -> str:
+    """A call of `new` for code that the engine writes, as the list itself, since the call would cost more; among its names must be `next_seq`."""
+    return f"[next_seq(), None, {backward}, {edges}, {saved}, {extra}]"
+
+
+def output(parent: Node, i: int, extra: dict[str, Any] | None = None) -> Node:
+    """The node of output `i` of a node with several."""
+    return new(to_output, (parent,), i, extra)
+
+
 def freed(node: Node, g: Any) -> Any:
     raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have "
                        "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
@@ -88,7 +103,7 @@ def kept_outputs(node: Node, items: Sequence[Any]) -> list[Tensor]:
             changed(t, version, node)
         y = alias(t, t.meta, t.ptr)
         if _grad.get() and t.meta.dtype.kind in "fc8":
-            y.node = [next_seq(), None, to_output, (node,), i, None] if several else node
+            y.node = output(node, i) if several else node
         found.append(y)
     return found
 
@@ -109,8 +124,8 @@ def name_of(node: Node) -> str:
 
 
 def node(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> Node:
-    """A new node, shown to whoever looks at nodes.  The engine's plans and replays write the same in place."""
-    made: Node = [next_seq(), None, backward, edges, saved, {"name": name} if name else None]
+    """A new node, shown to whoever looks at nodes."""
+    made = new(backward, edges, saved, {"name": name} if name else None)
     if anomaly.on:
         anomaly.note(made)
     return made
@@ -119,12 +134,12 @@ def node(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], s
 def spread(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> None:
     """A new node of several outputs: each of a type that has gradients gets one of its own, which leads to it."""
     extra = {"name": name} if name else {}
-    parent: Node = [next_seq(), None, backward, edges, saved, {"outputs": len(outs), **extra}]
+    parent = new(backward, edges, saved, {"outputs": len(outs), **extra})
     if anomaly.on:
         anomaly.note(parent)
     for i, t in enumerate(outs):
         if t.meta.dtype.kind in "fc8":
-            t.node = [next_seq(), None, to_output, (parent,), i, extra.copy() or None]
+            t.node = output(parent, i, extra.copy() or None)
 
 
 def record(out: Tensor, backward: Callable[[Node, Any], Any], inputs: Sequence[Tensor | None], saved: Any = None,

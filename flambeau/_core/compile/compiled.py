@@ -212,7 +212,7 @@ class Kept:
         self.limits: list[tuple[int, int]] = []
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()]}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
-                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "seq": tape.next_seq,
+                                 "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
                                  "note": inplace.note, "NOTES": NOTES}
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
         body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
@@ -252,11 +252,15 @@ class Kept:
         lines = [f"  ss[{k}].version = {v}" for k, v in zip(self.places[which], past.finals, strict=True) if v]
         if len(numbers) == 1:
             f = g.name(back_again if past.reusable else back)
-            return [*lines, f"  rs[{numbers[0]}].node = [seq(), None, {f}, {edges}, {state}, None]"]
+            return [*lines, f"  rs[{numbers[0]}].node = {tape.text(f, edges, state)}"]
         f = g.name(several_again if past.reusable else back_several)
-        lines.append(f"  p = [seq(), None, {f}, {edges}, {state}, {{'outputs': {len(numbers)}, 'name': {past.names[0]!r}}}]")
-        return lines + [f"  rs[{i}].node = [seq(), None, {g.name(tape.to_output)}, (p,), {k}, {{'name': {past.names[k]!r}}}]"
-                        for k, i in enumerate(numbers)]
+        extra = f"{{'outputs': {len(numbers)}, 'name': {past.names[0]!r}}}"
+        lines.append(f"  p = {tape.text(f, edges, state, extra)}")
+        to = g.name(tape.to_output)
+        for k, i in enumerate(numbers):
+            extra = f"{{'name': {past.names[k]!r}}}"
+            lines.append(f"  rs[{i}].node = {tape.text(to, '(p,)', str(k), extra)}")
+        return lines
 
     def settle(self) -> None:
         """Notes how many hold the gradients that it writes anew: called when the run is gone and nobody else has seen them."""
@@ -379,7 +383,10 @@ def _cut(results: list[Tensor], leaves: set[int]) -> None:
 
 def copied(node: Any) -> Any:
     """A node like it, of its own."""
-    return [tape.next_seq(), *node[1:5], None if node[5] is None else dict(node[5])]
+    _, grad, backward, edges, saved, extra = node
+    made = tape.new(backward, edges, saved, None if extra is None else dict(extra))
+    made[tape.GRAD] = grad
+    return made
 
 
 class _Given:

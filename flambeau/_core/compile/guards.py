@@ -129,7 +129,7 @@ class Guards:
         c = self.name(t)
         self._add(("tensor", id(t)), f"{c}.meta is {self.name(t.meta)} and {c}.store is {self.name(t.store)} and {c}.ptr == {t.ptr} and "
                                      f"{c}.store.ptr == {t.store.ptr} and {c}.node is {self.name(t.node)}"
-                                     + (f" and {c}.node[5] is None" if t.node is not None else "")
+                                     + (f" and {c}.node[{tape.EXTRA}] is None" if t.node is not None else "")
                                      + f" and {c}.base is {self.name(t.base)}")
 
     def options(self, values: dict[str, Any], d: dict[str, Any], free: tuple[str, ...]) -> bool:

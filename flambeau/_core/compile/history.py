@@ -258,7 +258,7 @@ class History(tape.Described):
         if create:  # what passes through that pass comes to these edges too, in the call's own order
             ends: list[Any] = [_passing() for _ in exits]
         else:
-            ends = [[*tape.leaf()] if e is not None and not e[0] else [tape.next_seq(), None, _took, (), [None], None] for e in exits]
+            ends = [[*tape.leaf()] if e is not None and not e[0] else tape.new(_took, (), [None]) for e in exits]
         made.build(ends, _within(node[0], len(self.nodes)) if create else tape.next_seq)
         roots = [made.nodes[o] for o, g in zip(self.outs, gs, strict=True) if g is not None]
         given = [g for g in gs if g is not None]
@@ -373,7 +373,7 @@ class _Making:
 
     def build(self, ends: list[Any], seq: Callable[[], Any]) -> None:
         past = self.past
-        self.nodes = [tape.leaf() if n is None else [seq(), None, None, None, None, None] for n in past.nodes]
+        self.nodes = [tape.leaf() if n is None else tape.new(None, None) for n in past.nodes]
         outside = {(i, k): e for (i, k, _), e in zip(past.exits, ends, strict=True)}
         for i, told in enumerate(past.nodes):
             if told is not None:

@@ -105,7 +105,7 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     for i in script.written:
         compare(copies[i], again[i])
     node = next(t.node for t in (*tensors_of(tried, again), *[again[i] for i in heads]) if t.node is not None)
-    node = node[3][0] if node[2] is tape.to_output else node
+    node = node[tape.EDGES][0] if node[tape.BACKWARD] is tape.to_output else node
     with no_grad():
         run = replays.backward(pass_, script, len(again), len(gs), call.device, _slow, info.reads, len(info.outs), poison=True)
         compare(tuple(wanted), run(node, *gs))
@@ -150,7 +150,7 @@ def _several(info: Known) -> Callable[[tape.Node, Any], Any]:
 
 def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
     """A backward pass with gradients of layouts that there have not been."""
-    info: Known = node[4][0]
+    info: Known = node[tape.SAVED][0]
     run: Any = None
     given = [g for g in gs if g is not None]
     if all(g.meta.plain for g in given) and not tape.anomaly.on:
@@ -245,7 +245,7 @@ def _name(node: tape.Node) -> str:
 
 def _passing(edge: tape.Node) -> tape.Node:
     """A node that hands its gradient on."""
-    return [tape.next_seq(), None, _through, (edge,), None, {}]
+    return tape.new(_through, (edge,), None, {})
 
 
 def _through(node: tape.Node, g: Any) -> Any:

@@ -161,7 +161,7 @@ class View:
 
 
 def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
-    make, grad_on, next_seq, anomaly, note = object.__new__, _grad.get, tape.next_seq, tape.anomaly, inplace.note
+    make, grad_on, new_node, anomaly, note = object.__new__, _grad.get, tape.new, tape.anomaly, inplace.note
     extra = {"name": name} if name else None
 
     def run(t: Tensor, _: Any = None) -> Tensor:  # what else a call is given is in its key
@@ -182,7 +182,7 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
             if (history is None or history[0]) and base.meta.dtype.kind in "fc":
                 note(base, r)
             if node is not None and backward is not None:
-                r.node = [next_seq(), None, backward, (node,), saved, None if extra is None else extra.copy()]
+                r.node = new_node(backward, (node,), saved, None if extra is None else extra.copy())
                 if anomaly.on:
                     anomaly.note(r.node)
         elif base.node is not None:
@@ -284,7 +284,7 @@ def _putter(count: int, keep: tuple[tuple[int, bool], ...], results: bool, numbe
              " backward, info, next_seq, anomaly = saved.backward, saved.info, tape.next_seq, tape.anomaly",
              *([" alone = (info, (), (), (), ())"] if constant else []),
              f" def put(r, edges, {''.join(f'a{i}, ' for i in range(count))}):",
-             f"  r.node = [next_seq(), None, backward, edges, {'alone' if constant else state}, None]",
+             f"  r.node = {tape.text('backward', 'edges', 'alone' if constant else state)}",
              "  if anomaly.on: anomaly.note(r.node)",
              " return put"]
     return maker("\n".join(lines), {"tape": tape, "alias": _alias})
@@ -413,7 +413,8 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         given = tuple([x for x, role in zip(all_given, roles, strict=True) if role != "x"]) if absent else all_given
         t: Tensor = given[0]
         node = t.node
-        if t.base is not None or (t.meta.dtype.kind not in "fc" if node is None else not node[0] or node[5] is not None and "retain" in node[5]):
+        if t.base is not None or (t.meta.dtype.kind not in "fc" if node is None else
+                                  not node[tape.SEQ] or node[tape.EXTRA] is not None and "retain" in node[tape.EXTRA]):
             return general(*all_given)  # type: ignore[no-any-return]
         edges = tuple([x.node if isinstance(x, Tensor) else None for x in given])
         needs = tuple([e is not None for e in edges])
@@ -429,7 +430,7 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         t.store.version += 1
         versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
         state = (saved.info, held, versions, (_alias(t),) if saved.results else (), tuple([given[i] for i in saved.numbers]))
-        t.node = [tape.next_seq(), None, saved.backward, edges, state, None]
+        t.node = tape.new(saved.backward, edges, state)
         if tape.anomaly.on:
             tape.anomaly.note(t.node)
         if "_views" in t.__dict__:

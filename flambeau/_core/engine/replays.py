@@ -385,7 +385,7 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     w.lines += lines
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
     for k in script.written:
-        leaf = f"(a{k}.node is not None and not a{k}.node[0])"
+        leaf = f"(a{k}.node is not None and not a{k}.node[{tape.SEQ}])"
         w.lines.append(f"  if a{k}.base is not None or {leaf}{_shared(k, n)}: return {w.constant(rest)}({given})")
     for k, m in olds:
         start, nbytes = reach(m)
@@ -406,11 +406,11 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     state = f"({w.constant(info)}, ({operands}), ({versions}), ({kept}), ({'w' if w.size else 'None'}, {blocks}), ({values}), ({drawn}))"
     with_node = [*[r for r, has in zip(made, nodes, strict=True) if has], *[f"a{k}" for k in heads]]
     if len(with_node) == 1:
-        w.lines.append(f"  {_given(with_node[0], f'[next_seq(), None, {w.constant(back)}, ({edges}), {state}, None]')}")
+        w.lines.append(f"  {_given(with_node[0], tape.text(w.constant(back), f'({edges})', state))}")
     else:
         extra = f'{{"outputs": {len(with_node)}, "name": {w.constant(info.names[0])}}}'
-        w.lines.append(f"  node = [next_seq(), None, {w.constant(back)}, ({edges}), {state}, {extra}]")
-        w.lines += ["  " + _given(r, f'[next_seq(), None, tape.to_output, (node,), {i}, {{"name": {w.constant(info.names[i])}}}]')
+        w.lines.append(f"  node = {tape.text(w.constant(back), f'({edges})', state, extra)}")
+        w.lines += ["  " + _given(r, tape.text("tape.to_output", "(node,)", str(i), f'{{"name": {w.constant(info.names[i])}}}'))
                     for i, r in enumerate(with_node)]
     w.lines += [f"  if '_views' in a{k}.__dict__: refresh(a{k}, a{k})" for k in heads]
     w.lines.append(f"  return {result}")
@@ -426,7 +426,7 @@ def backward(script: Script, before: Script, count: int, gradients: int, dev: An
     """
     w = Writer(script, dev, earlier=before, poison=poison)
     gs = "".join(f", g{i}" for i in range(gradients))
-    w.lines.append("  _, operands, versions, outs, blocks, _, _ = node[4]")
+    w.lines.append(f"  _, operands, versions, outs, blocks, _, _ = node[{tape.SAVED}]")
     if count:
         w.lines.append(f"  {''.join(f'a{i}, ' for i in range(count))} = operands")
     w.lines += [f"  if a{i}.store.version != versions[{i}]: tape.changed(a{i}, versions[{i}], node)" for i in reads]

@@ -52,13 +52,13 @@ _SIMPLE: dict[str, Any] = {
     "itemsize": lambda t: t.meta.dtype.itemsize,
     "nbytes": lambda t: t.meta.numel * t.meta.dtype.itemsize,
     "requires_grad": _requires_grad,
-    "is_leaf": lambda t: t.node is None or t.node[0] == 0,
-    "output_nr": lambda t: t.node[4] if t.node is not None and t.node[2] is tape.to_output else 0,
+    "is_leaf": lambda t: t.node is None or t.node[tape.SEQ] == 0,
+    "output_nr": lambda t: t.node[tape.SAVED] if t.node is not None and t.node[tape.BACKWARD] is tape.to_output else 0,
     "_version": lambda t: t.store.version,
     "layout": lambda t: strided,
     "name": lambda t: None,
     "names": lambda t: (None,) * len(t.meta.shape),
-    "retains_grad": lambda t: bool(t.node is not None and t.node[0] and t.node[5] and "retain" in t.node[5]),
+    "retains_grad": lambda t: bool(t.node is not None and t.node[tape.SEQ] and t.node[tape.EXTRA] and "retain" in t.node[tape.EXTRA]),
 }
 
 
@@ -89,7 +89,7 @@ def _base(t: Tensor) -> Tensor | None:
 
 def _grad_fn(t: Tensor) -> Any:
     from ..autograd.graph import GradFn
-    return None if t.node is None or t.node[0] == 0 else GradFn(t.node)
+    return None if t.node is None or t.node[tape.SEQ] == 0 else GradFn(t.node)
 
 
 def _set_requires_grad(t: Tensor, value: bool) -> None:
@@ -106,7 +106,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
             self.node = tape.leaf()
             kept = self.__dict__.pop("_kept_grad", None)
             if kept is not None:
-                self.node[1] = kept
+                self.node[tape.GRAD] = kept
     elif n is not None:
         if n[0]:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
@@ -140,8 +140,8 @@ def _set_grad(t: Tensor, g: Tensor | None) -> None:
         if g.meta.dtype is not t.meta.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: expected {t.meta.dtype}, got {g.meta.dtype}")
         g = resolved(g)
-    if t.node is not None and t.node[0] == 0:
-        t.node[1] = g
+    if t.node is not None and t.node[tape.SEQ] == 0:
+        t.node[tape.GRAD] = g
     elif g is None:
         t.__dict__.pop("_kept_grad", None)
     else:
@@ -330,9 +330,9 @@ class RemovableHandle:
 
 
 def _extra(t: Tensor) -> dict[str, Any]:
-    extra: dict[str, Any] | None = t.node[5]
+    extra: dict[str, Any] | None = t.node[tape.EXTRA]
     if extra is None:
-        extra = t.node[5] = {}
+        extra = t.node[tape.EXTRA] = {}
     return extra
 
 
@@ -345,7 +345,7 @@ def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
     """Calls `hook(tensor)` after a leaf's gradient has been accumulated."""
-    if self.node is None or self.node[0]:
+    if self.node is None or self.node[tape.SEQ]:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     extra = _extra(self)
     extra["owner"] = weakref.ref(self)
@@ -356,7 +356,7 @@ def retain_grad(self: Tensor) -> None:
     """Keeps the gradient of a computed tensor in `.grad` too."""
     if self.node is None:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    if self.node[0]:
+    if self.node[tape.SEQ]:
         _extra(self)["retain"] = weakref.ref(self)
 
 
@@ -373,7 +373,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if id(self) in memo:
         found: Tensor = memo[id(self)]
         return found
-    if self.node is not None and self.node[0]:
+    if self.node is not None and self.node[tape.SEQ]:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
                            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage.")
     if self.meta.__class__ is Lazy:
@@ -386,8 +386,8 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     memo[id(self)] = out
     if self.node is not None:
         out.node = tape.leaf()
-        if self.node[1] is not None:
-            out.node[1] = _copy.deepcopy(self.node[1], memo)
+        if self.node[tape.GRAD] is not None:
+            out.node[tape.GRAD] = _copy.deepcopy(self.node[tape.GRAD], memo)
     for k, v in self.__dict__.items():
         if not k.startswith("_"):
             out.__dict__[k] = _copy.deepcopy(v, memo)

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
+from ..autograd import tape
 from ..engine import fields
 from ..engine.interpreters import Interpreter, pop, push
 from ..engine.learned_gradients import around
@@ -134,7 +135,7 @@ def _kept_cast(x: Tensor, target: dtype) -> Tensor:
     """The cast; that of a leaf that requires grad is done once a region, as weights are used many times."""
     from .casts import to_dtype
     casts = kept.get()
-    if casts is None or x.node is None or x.node[0] != 0 or target.itemsize >= x.meta.dtype.itemsize:
+    if casts is None or x.node is None or x.node[tape.SEQ] != 0 or target.itemsize >= x.meta.dtype.itemsize:
         return to_dtype(x, target)
     found = casts.get(id(x))
     from ..autograd.mode import _grad

@@ -520,7 +520,7 @@ def _no_derivative(node: tape.Node, g: Tensor) -> Any:
 
 
 def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:
-    info, kept, versions, results, numbers = node[4]
+    info, kept, versions, results, numbers = node[tape.SAVED]
     t = info.tape
     made: Any = ()
     if t.op is not None:
@@ -570,7 +570,7 @@ class Several(tape.Described):
 
 
 def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> list[Tensor | None]:
-    info, operands, versions, _, numbers = node[4]
+    info, operands, versions, _, numbers = node[tape.SAVED]
     op, consts = info.op, info.consts
     given = tuple(g is not None for g in gs)
     t = op.tape(info.needs, given, consts, tuple(isinstance(x, Tensor) and x.meta.dtype.is_complex for x in operands))

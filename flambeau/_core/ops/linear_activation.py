@@ -119,25 +119,25 @@ def _operation(kind: str) -> Any:
 
 def back(node: tape.Node, g: Tensor) -> Any:
     """The gradient of an activation that was done with its layer: what the operation's own is."""
-    saved = node[4]
-    node[4] = saved[:5]
+    saved = node[tape.SAVED]
+    node[tape.SAVED] = saved[:5]
     try:
         return elementwise._backward(node, g)
     finally:
-        node[4] = saved
+        node[tape.SAVED] = saved
 
 
 def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     """For the node of a layer that reads what an activation gave: the gradient of what the activation was applied to, from the rows
     `g` of the layer's and its weight.  None where the gradient must pass the activation itself: somebody looks at it there, or it is
     to be recorded, or the library cannot."""
-    edge = node[3][0]
-    if edge is None or edge[2] is not back or edge[5] is not None or _grad.get():
+    edge = node[tape.EDGES][0]
+    if edge is None or edge[tape.BACKWARD] is not back or edge[tape.EXTRA] is not None or _grad.get():
         return None
-    _, _, _, results, _, kind, beside = edge[4]
+    _, _, _, results, _, kind, beside = edge[tape.SAVED]
     if beside is None or any(y.store.version != version for y, version in results):
         return None
-    x = node[4][-1]
+    x = node[tape.SAVED][-1]
     plan = _gradient(g.meta, w.meta, x, kind)
     if not plan or (g.ptr | w.ptr | beside.ptr) & plan[2]:
         return None

@@ -101,7 +101,7 @@ def _plan(op: Pointwise, operands: tuple[Any, ...], how: str, numbers: tuple[flo
 
 
 def _back(node: tape.Node, g: Tensor) -> list[Tensor | None]:
-    info, kept, versions, numbers, plan, how = node[4]
+    info, kept, versions, numbers, plan, how = node[tape.SAVED]
     for x, v in zip(kept, versions, strict=True):
         if x.store.version != v:
             tape.changed(x, v, node)

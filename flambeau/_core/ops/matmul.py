@@ -158,7 +158,7 @@ def _factors(a: Tensor, b: Tensor) -> tuple[Any, ...]:
 
 def _kept_factors(node: Any) -> Any:
     """The same, after a look at the versions."""
-    saved = node[4]
+    saved = node[tape.SAVED]
     a, va, b, vb = saved[:4]
     if a is not None and a.store.version != va:
         tape.changed(a, va, node)
@@ -453,7 +453,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 
 def _linear_back(node: Any, g: Tensor) -> Any:
     x, _, w, _, _, bias, shape = _kept_factors(node)
-    edges = node[3]
+    edges = node[tape.EDGES]
     ex, ew, eb = edges[:3]
     if not g.meta.contiguous and 0 in g.meta.strides:  # a sum's gradient: few products read expanded axes, and g is in two
         g = contiguous(g)
@@ -474,7 +474,7 @@ def recorded_layer(input: Tensor, weight: Tensor, bias: Tensor | None) -> tape.N
     """The node of a layer.  Its fourth edge, where it has one, leads past the activation that `input` comes from (`linear_with_activation`)."""
     n, edges = input.node, (input.node, weight.node, None if bias is None else bias.node)
     if n is not None and n[2] is _activation_back and not tape.anomaly.on:
-        edges = (*edges, n[3][0])  # type: ignore[assignment]
+        edges = (*edges, n[tape.EDGES][0])  # type: ignore[assignment]
     return tape.node(_linear_back if bias is not None else _plain_back, edges, (*_factors(input, weight), None if bias is None else bias.meta, input.meta))
 
 

@@ -148,7 +148,7 @@ def show(t: Tensor) -> str:
             suffixes.append(f"dtype={m.dtype}")
         text = "..." if bare else body(t, indent)
     if t.node is not None:
-        suffixes.append("requires_grad=True" if t.node[0] == 0 else f"grad_fn=<{tape.name_of(t.node)}>")
+        suffixes.append("requires_grad=True" if t.node[tape.SEQ] == 0 else f"grad_fn=<{tape.name_of(t.node)}>")
     elif t.requires_grad:  # a view made while nothing was recorded
         suffixes.append("requires_grad=True")
     out = prefix + text

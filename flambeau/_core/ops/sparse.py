@@ -10,6 +10,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks
+from ..autograd import tape
 from ..engine.fronts import ANY
 from ..engine.plans import Compose, under
 from ..layout import Size, contiguous_strides
@@ -145,7 +146,7 @@ class Sparse(Tensor):
     @property
     def grad(self) -> Any:
         """A leaf's gradient, in the same places."""
-        g = self._value.grad if self.node is None or self.node[0] == 0 else None
+        g = self._value.grad if self.node is None or self.node[tape.SEQ] == 0 else None
         return None if g is None else self._with(g)
 
     @grad.setter
@@ -233,7 +234,7 @@ class Sparse(Tensor):
         return _rebuilt, (type(self).kind.name, self._index, self._value, tuple(self.meta.shape), self._known)
 
     def __deepcopy__(self, memo: Any) -> Any:
-        if self.node is not None and self.node[0]:
+        if self.node is not None and self.node[tape.SEQ]:
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
         made = self.detach().clone().requires_grad_(self.node is not None) if self.meta.dtype.kind in "fc" else self.clone()
         memo[id(self)] = made
@@ -427,8 +428,7 @@ def shown(t: Sparse) -> str:
         tail.append(f"dtype={t.meta.dtype}")
     tail.append(f"layout={type(t).kind!r}")
     if t.node is not None:
-        from ..autograd import tape
-        tail.append("requires_grad=True" if t.node[0] == 0 else f"grad_fn=<{tape.name_of(t.node)}>")
+        tail.append("requires_grad=True" if t.node[tape.SEQ] == 0 else f"grad_fn=<{tape.name_of(t.node)}>")
     text = "tensor(" + ",\n       ".join(rows)
     line = len(text) - text.rfind("\n") + 1
     if isinstance(t, Coo):

@@ -217,7 +217,7 @@ def _again(node: Any, composed: Callable[..., Any], given: Sequence[Any], gs: li
         inputs = [None if t is None else alias(t, t.meta, t.ptr) for t in given]
         for t, edge in zip(inputs, node[tape.EDGES], strict=True):
             if t is not None and edge is not None:
-                t.node = [tape.next_seq(), None, _through, (edge,), None, {}]
+                t.node = tape.new(_through, (edge,), None, {})
         made = composed(*inputs)
         ends = [None if t is None else t.node for t in inputs]
         found = tape.Capture([n for n in ends if n is not None])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -375,3 +377,14 @@ def test_gradients_that_nobody_asked_for_are_not_computed():
     # what is recorded may be differentiated in any of them
     (gx,) = fb.autograd.grad(y, x, fb.ones_like(y), create_graph=True)
     assert fb.autograd.grad(gx.square().sum(), w)[0].abs().sum() > 0
+
+
+def test_nodes_are_made_in_one_place() -> None:
+    """How a node is laid out stands in `tape` alone: nobody else counts it, or writes its list."""
+    package = Path(fb.__file__).parent
+    made = [str(file.relative_to(package)) for file in sorted(package.rglob("*.py")) if re.search(r"\[(tape\.)?next_seq\(\)", file.read_text(encoding="utf-8"))]
+    assert made == ["_core/autograd/tape.py"]
+    numbered = re.compile(r"\b(node|edge|grad_fn)\[[0-5]\]")
+    read = {str(file.relative_to(package)) for file in package.rglob("*.py")
+            if "kernels" not in file.parts and numbered.search(file.read_text(encoding="utf-8"))}
+    assert read == {"_core/autograd/tape.py"}
