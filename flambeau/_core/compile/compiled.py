@@ -73,7 +73,7 @@ class Kept:
         recorded = {i for numbers, _ in self.pasts for i in numbers}
         _cut([t for i, t in enumerate(new) if i not in recorded], {id(s.node) for s in run.seen.values()})
         self.parts = [(*part[:3], None if part[1] in recorded else new[part[1]].node) if part[0] == "new" else part for part in self.parts]
-        grads = {id(s): (s, s.node[1]) for s in run.seen.values() if s.node is not None and s.node[1] is not s.grad}
+        grads = {id(s): (s, s.node[tape.GRAD]) for s in run.seen.values() if s.node is not None and s.node[tape.GRAD] is not s.grad}
         stores = {id(g.store): g for _, g in grads.values() if g is not None}
         shown = [Shown(t.store, t.meta, t.ptr) for t in new]
         held: dict[int, int] = {}
@@ -141,7 +141,7 @@ class Kept:
             if id(t) not in number:
                 if type(t) is not Tensor or not t.meta.plain or not t.__dict__.keys() <= {"_views", "_made"} or run.is_old(t):
                     raise Refused(f"a result is a {type(t).__name__} that is not plain")
-                if t.node is not None and not t.node[0]:
+                if t.node is not None and not t.node[tape.SEQ]:
                     raise Refused("a result is a leaf that it made")
                 number[id(t)] = len(new)
                 new.append(t)
@@ -402,7 +402,8 @@ class _Given:
     def fit(self) -> bool:
         """Whether its tensors may be others at each call."""
         return all(t.meta.plain and t.meta.device.type == "cpu" and t.__dict__.keys() <= NOTES and (
-            t.base is None or t.base.node is None if t.node is None else t.node[0] or t.node[5] is None) for t in self.tensors) and _apart(self.tensors)
+            t.base is None or t.base.node is None if t.node is None else t.node[tape.SEQ] or t.node[tape.EXTRA] is None)
+            for t in self.tensors) and _apart(self.tensors)
 
     def key(self) -> Any:
         """Calls of one kind."""
@@ -432,11 +433,12 @@ class _Given:
 
 def _history(t: Tensor) -> int:
     """Whether an argument has none (0), is a leaf that requires grad (1), or was computed from some (2)."""
-    return 0 if t.node is None else 2 if t.node[0] else 1
+    return 0 if t.node is None else 2 if t.node[tape.SEQ] else 1
 
 
-_HISTORY = ("{x}.node is None and ({x}.base is None or {x}.base.node is None)", "{x}.node is not None and {x}.node[0] == 0 and {x}.node[5] is None",
-            "{x}.node is not None and {x}.node[0] != 0")
+_HISTORY = ("{x}.node is None and ({x}.base is None or {x}.base.node is None)",
+            f"{{x}}.node is not None and {{x}}.node[{tape.SEQ}] == 0 and {{x}}.node[{tape.EXTRA}] is None",
+            f"{{x}}.node is not None and {{x}}.node[{tape.SEQ}] != 0")
 
 
 def _apart(tensors: Sequence[Tensor]) -> bool:

@@ -252,14 +252,14 @@ class History(tape.Described):
     # passes ---------------------------------------------------------------------------------------------------------------
     def through(self, node: Any, gs: Sequence[Any], create: bool) -> list[Any]:
         """The gradients at all exits by a pass through the graph made again."""
-        _, arguments, stores, ats, versions = node[4]
-        exits = node[3]
+        _, arguments, stores, ats, versions = node[tape.SAVED]
+        exits = node[tape.EDGES]
         made = _Making(self, arguments, stores, ats, versions, exits)
         if create:  # what passes through that pass comes to these edges too, in the call's own order
             ends: list[Any] = [_passing() for _ in exits]
         else:
             ends = [[*tape.leaf()] if e is not None and not e[0] else tape.new(_took, (), [None]) for e in exits]
-        made.build(ends, _within(node[0], len(self.nodes)) if create else tape.next_seq)
+        made.build(ends, _within(node[tape.SEQ], len(self.nodes)) if create else tape.next_seq)
         roots = [made.nodes[o] for o, g in zip(self.outs, gs, strict=True) if g is not None]
         given = [g for g in gs if g is not None]
         if create:
@@ -289,7 +289,7 @@ class History(tape.Described):
         return self._captured(node, gs, key)
 
     def _captured(self, node: Any, gs: Sequence[Any], key: Any) -> Any:
-        _, arguments, stores, _, _ = node[4]
+        _, arguments, stores, _, _ = node[tape.SAVED]
         operands = [*arguments, *[_whole(s) for s in stores], *[g for g in gs if g is not None]]
         if len({id(t.store) for t in operands}) < len(operands):
             return self.through(node, gs, False)
@@ -340,7 +340,7 @@ class History(tape.Described):
             constants.append(x)
             return f"c{len(constants) - 1}"
         n = len(self.arguments)
-        body = ["  _, arguments, stores, ats, versions = node[4]", "  if watched() or modes() != now: return MISS"]
+        body = [f"  _, arguments, stores, ats, versions = node[{tape.SAVED}]", "  if watched() or modes() != now: return MISS"]
         for t in self.olds.values():
             c = name(t)
             body.append(f"  if {c}.meta is not {name(t.meta)} or {c}.store is not {name(t.store)} or {c}.ptr != {t.ptr} or {c}.store.ptr != {t.store.ptr}: "
@@ -361,6 +361,13 @@ class History(tape.Described):
         return made(constants)
 
 
+def _numbered(seq: int) -> tape.Node:
+    """A node with a place of its own in the order of the pass, to be filled in."""
+    made = tape.new(tape.freed, ())
+    made[tape.SEQ] = seq
+    return made
+
+
 class _Making:
     """A graph that is made again: its nodes, and the tensors that they keep, each once."""
 
@@ -373,7 +380,7 @@ class _Making:
 
     def build(self, ends: list[Any], seq: Callable[[], Any]) -> None:
         past = self.past
-        self.nodes = [tape.leaf() if n is None else tape.new(None, None) for n in past.nodes]
+        self.nodes = [tape.leaf() if n is None else _numbered(seq()) for n in past.nodes]
         outside = {(i, k): e for (i, k, _), e in zip(past.exits, ends, strict=True)}
         for i, told in enumerate(past.nodes):
             if told is not None:
@@ -438,7 +445,7 @@ def _through(node: Any, g: Any) -> Any:
 
 def _took(node: Any, g: Any) -> Any:
     """The end of a pass at what was before: keeps the gradient."""
-    node[4][0] = g
+    node[tape.SAVED][0] = g
     return ()
 
 
@@ -457,7 +464,7 @@ def back(node: Any, g: Any) -> Any:
 
 def back_several(node: Any, gs: Any) -> Any:
     """BACKWARD of a call with several results that require grad."""
-    past: History = node[4][0]
+    past: History = node[tape.SAVED][0]
     if not _recorded() and all(g is None or (type(g) is Tensor and g.node is None) for g in gs):
         run = past.backs.get(tuple([None if g is None else g.meta for g in gs]))
         if run is not None:

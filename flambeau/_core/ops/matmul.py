@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
@@ -10,7 +11,7 @@ from ..autograd.mode import _grad, no_recording
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
-from ..tensor import Meta, Storage, Tensor, _new, alias, empty, meta, new, storage
+from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import of_kinds, same_device
@@ -23,12 +24,11 @@ from .table import op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..dtypes import dtype
     from ..kernels.programs import PreparedLaunch
     from ..runtime.device import device
 
 _BY_KERNEL = object()  # a plan: a generated reduction does it
-_quick: dict[Any, dict[Any, Any]] = caches.cache(globals(), "_quick")
-_UNKNOWN: Any = object()
 
 
 def _product(c: Tensor, a: Tensor, b: Tensor, alpha: complex = 1.0, beta: complex = 0.0) -> None:
@@ -87,7 +87,12 @@ def _steps(m: Meta, copied: bool) -> tuple[int, int, int]:
     return strides[-2], strides[-1], strides[0] if len(strides) > 2 else 0
 
 
-_kernels: dict[Any, Reduce] = {}
+@cache
+def _sums(d: dtype) -> Reduce:
+    """A reduction that sums products."""
+    x, y = E.input(0, d), E.input(1, d)
+    # 0 has no gradient here and no NaN: integers only, or empty sums
+    return Reduce((x * y if d.kind != "b" else x & y,), ("sum" if d.kind != "b" else "or",), (E.acc(0, d),), (d, d))
 
 
 def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> None:
@@ -105,16 +110,10 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
             from .copies import copy_into
             copy_into(c, wide)
         return
-    program = _kernels.get(d)
-    if program is None:
-        x, y = E.input(0, d), E.input(1, d)
-        total = E.acc(0, d)
-        # 0 has no gradient here and no NaN: integers only, or empty sums
-        program = _kernels[d] = Reduce((x * y if d.kind != "b" else x & y,), ("sum" if d.kind != "b" else "or",), (total,), (d, d))
     domain = (*lead, m, n, k)
     made = c if not beta and alpha == 1 else empty(c.meta.shape, d, c.meta.device)
     a_lead, b_lead = a.meta.strides[:-2], b.meta.strides[:-2]
-    launch.run(program, domain, [made], [a, b], [layout.contiguous_strides((*lead, m, n)), (*a_lead, a.meta.strides[-2], 0, a.meta.strides[-1]),
+    launch.run(_sums(d), domain, [made], [a, b], [layout.contiguous_strides((*lead, m, n)), (*a_lead, a.meta.strides[-2], 0, a.meta.strides[-1]),
                                                  (*b_lead, 0, b.meta.strides[-1], b.meta.strides[-2])], name="matmul")
     if made is not c:
         from .copies import copy_into
@@ -179,48 +178,31 @@ def _mm_back(node: Any, g: Tensor) -> Any:
 _mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
 
 
+@caches.kept
+def _mm_plan(a: Meta, b: Meta) -> Any:
+    """The layout of a product of matrices and what makes it in one launch; None where there is no such launch, or no product."""
+    if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0] or a.dtype is not b.dtype or a.device is not b.device:
+        return None
+    out = meta((a.shape[0], b.shape[1]), None, a.dtype, a.device)
+    call = _plan(out, a, b, 1.0, 0.0) if out.numel else _BY_KERNEL
+    return None if call is _BY_KERNEL or type(call) is _Copied else (out, call)
+
+
 def _mm(a: Tensor, b: Tensor) -> Tensor:
-    """(m, k) @ (k, n), recorded; the fast path of small products."""
-    try:
-        om, sizes, call = _quick[a.meta][b.meta]
-    except (KeyError, AttributeError):
-        sizes = _UNKNOWN  # what is refused is not to be told as an error that came of this one
-    if sizes is _UNKNOWN:
-        return _first_mm(a, b)
-    if sizes is not None:
-        s = Storage()
-        s.version = 0
-        s.meta = om
-        free = s.free = sizes.free
-        try:
-            s.ptr = free.pop()
-        except IndexError:
-            s.ptr = sizes.grow()
+    """(m, k) @ (k, n), recorded."""
+    plan = _mm_plan(a.meta, b.meta) if isinstance(a, Tensor) and isinstance(b, Tensor) else None
+    if plan is not None:
+        out = new(plan[0])
+        plan[1](out.ptr, a.ptr, b.ptr)
     else:
-        s = storage(om)
-    r: Tensor = _new(Tensor)
-    r.meta = om
-    r.store = s
-    r.ptr = s.ptr
-    r.node = r.base = None
-    call(s.ptr, a.ptr, b.ptr)
+        _check_types("mm", a, b)
+        if len(a.meta.shape) != 2 or len(b.meta.shape) != 2:
+            raise RuntimeError(f"{'self' if len(a.meta.shape) != 2 else 'mat2'} must be a matrix")
+        if a.meta.shape[1] != b.meta.shape[0]:
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.meta.shape[0]}x{a.meta.shape[1]} and {b.meta.shape[0]}x{b.meta.shape[1]})")
+        out = empty((a.meta.shape[0], b.meta.shape[1]), a.meta.dtype, a.meta.device)
+        _product(out, a, b)
     if (a.node is not None or b.node is not None) and _grad.get():
-        r.node = tape.node(_mm_back, (a.node, b.node), _factors(a, b))
-    return r
-
-
-def _first_mm(a: Tensor, b: Tensor) -> Tensor:
-    _check_types("mm", a, b)
-    if len(a.meta.shape) != 2 or len(b.meta.shape) != 2:
-        raise RuntimeError(f"{'self' if len(a.meta.shape) != 2 else 'mat2'} must be a matrix")
-    if a.meta.shape[1] != b.meta.shape[0]:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a.meta.shape[0]}x{a.meta.shape[1]} and {b.meta.shape[0]}x{b.meta.shape[1]})")
-    out = empty((a.meta.shape[0], b.meta.shape[1]), a.meta.dtype, a.meta.device)
-    _product(out, a, b)
-    call = _plan(out.meta, a.meta, b.meta, 1.0, 0.0) if out.meta.numel else _BY_KERNEL
-    if call is not _BY_KERNEL and type(call) is not _Copied:
-        _quick.setdefault(a.meta, {})[b.meta] = (out.meta, out.meta.sizes, call)
-    if tape.recording(a, b):
         out.node = tape.node(_mm_back, (a.node, b.node), _factors(a, b))
     return out
 

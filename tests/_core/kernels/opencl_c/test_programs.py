@@ -34,7 +34,6 @@ from tests._core.kernels.cuda_c.cases import Operand, same, values
 from tests._core.kernels.opencl_c import device
 from tests._core.kernels.row_programs import cross_entropy, layer_norm, layer_norm_backward
 
-pytestmark = pytest.mark.skipif(bool(device.missing()), reason=device.missing() or "-")
 REAL = (bool_, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64)
 FLOATS = (float16, bfloat16, float32, float64)
 LIMIT = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-12, "complex64": 2e-4, "complex128": 1e-10}
@@ -42,6 +41,8 @@ LIMIT = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-5, "float64": 1e-12, "
 
 @pytest.fixture(scope="module")
 def cl() -> device.Device:
+    if why := device.missing():
+        pytest.skip(why)
     return device.Device()
 
 
