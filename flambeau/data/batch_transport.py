@@ -1,4 +1,4 @@
-"""Batches on their way: the structure is pickled, the numbers are in shared memory.
+"""How a worker sends a batch: its structure is pickled, its numbers lie in shared memory.
 
 `Packer` (in a worker) turns an object into a short message and bytes in segments: tensors that were made there by
 `shared_empty` are already in place, others, and the buffers of NumPy arrays, are copied once. `Unpacker` makes the

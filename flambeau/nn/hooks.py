@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .._core.autograd.function import Function
+from .._core.autograd.handles import RemovableHandle
 from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -16,33 +17,6 @@ if TYPE_CHECKING:
 
     Hook = Callable[..., Any]
     Grads = tuple[Tensor | None, ...]
-
-
-class RemovableHandle:
-    """What a `register_*_hook` gives back: `remove()` takes the hook away, and so does leaving a `with` over it."""
-
-    next_id = 0
-
-    def __init__(self, hooks: dict[int, Any], *, extra_dict: Any = None) -> None:
-        # Hooks live in an OrderedDict, which can be referred to weakly: a handle must not keep its module alive.
-        self.hooks_dict_ref = weakref.ref(hooks)
-        self.id = RemovableHandle.next_id
-        RemovableHandle.next_id += 1
-        extras = extra_dict if isinstance(extra_dict, list) else [] if extra_dict is None else [extra_dict]
-        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras)
-
-    def remove(self) -> None:
-        """Removes the hook; doing it twice does no harm."""
-        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
-            hooks = ref()
-            if hooks is not None:
-                hooks.pop(self.id, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        self.remove()
 
 
 class OfModule:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core import ops
+from .._core.autograd.handles import RemovableHandle
 from .._core.errors import warn
 from .._core.hooks import provide
 from .._core.runtime.device import device as Device
@@ -19,7 +20,6 @@ from . import hooks as _hooks
 from .conversion import apply_to_tensors, parse_to
 from .hooks import (
     BackwardHooks,
-    RemovableHandle,
     register_module_backward_hook,
     register_module_buffer_registration_hook,
     register_module_forward_hook,

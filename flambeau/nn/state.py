@@ -6,10 +6,11 @@ import itertools
 from collections import OrderedDict, namedtuple
 from typing import TYPE_CHECKING, Any
 
+from .._core.autograd.handles import RemovableHandle
 from .._core.errors import warn
 from .._core.tensor import Tensor
 from ..autograd import no_grad
-from .hooks import OfModule, RemovableHandle
+from .hooks import OfModule
 from .parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..nn.hooks import RemovableHandle
+from .._core.autograd.handles import RemovableHandle
 
 __all__ = ["RemovableHandle"]

@@ -12,6 +12,8 @@ from .saved import SavedTensor, allow_mutation_on_saved_tensors, disable_saved_t
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .handles import RemovableHandle
+
 __all__ = ["GradFn", "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
            "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]
 
@@ -49,12 +51,12 @@ class GradFn:
         found: dict[Any, Any] = node[tape.EXTRA].setdefault("metadata", {})
         return found
 
-    def register_hook(self, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> node_hooks.Handle:
+    def register_hook(self, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> RemovableHandle:
         """Calls `hook(grad_inputs, grad_outputs)` after its step in a backward pass; gradients that the hook returns (if not None) replace
         those of its inputs.  Gives a handle with `remove()`."""
         return node_hooks.add(self._step(), hook)
 
-    def register_prehook(self, hook: Callable[[tuple[Any, ...]], Any]) -> node_hooks.Handle:
+    def register_prehook(self, hook: Callable[[tuple[Any, ...]], Any]) -> RemovableHandle:
         """Calls `hook(grad_outputs)` before its step in a backward pass; gradients that the hook returns (if not None) replace them."""
         return node_hooks.add_before(self._step(), hook)
 

@@ -5,33 +5,16 @@ A node's BACKWARD is wrapped when the first hook is registered, so that a pass o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from . import tape
+from .handles import RemovableHandle, among, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Grads = tuple[Any, ...]
-
-
-class Handle:
-    """Removes a hook when asked (`remove()`), or at the end of a `with` block."""
-
-    __slots__ = ("_hooks",)
-
-    def __init__(self, hooks: dict[Any, Any], hook: Any) -> None:
-        self._hooks = hooks
-        hooks[self] = hook
-
-    def remove(self) -> None:
-        self._hooks.pop(self, None)
-
-    def __enter__(self) -> Handle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 class Hooked:
@@ -41,8 +24,8 @@ class Hooked:
 
     def __init__(self, backward: Any) -> None:
         self.backward = backward
-        self.before: dict[Any, Callable[[Grads], Any]] = {}
-        self.after: dict[Any, Callable[[Grads, Grads], Any]] = {}
+        self.before: OrderedDict[Any, Callable[[Grads], Any]] = OrderedDict()
+        self.after: OrderedDict[Any, Callable[[Grads, Grads], Any]] = OrderedDict()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.backward, name)
@@ -86,10 +69,10 @@ def _wrapped(node: tape.Node) -> Hooked:
     return made
 
 
-def add(node: tape.Node, hook: Callable[[Grads, Grads], Any]) -> Handle:
+def add(node: tape.Node, hook: Callable[[Grads, Grads], Any]) -> RemovableHandle:
     """Calls `hook(grad_inputs, grad_outputs)` after the node's step; gradients that it returns replace those of its inputs."""
     if node[tape.SEQ]:
-        return Handle(_wrapped(node).after, hook)
+        return register(_wrapped(node).after, hook)
     seen: list[Any] = [None]
 
     def arrived(g: Any) -> None:
@@ -98,9 +81,9 @@ def add(node: tape.Node, hook: Callable[[Grads, Grads], Any]) -> Handle:
     def accumulated(owner: Any) -> None:
         hook((), (seen[0],))
     extra = node[tape.EXTRA] = node[tape.EXTRA] or {}
-    extra.setdefault("hooks", {})[arrived] = arrived
+    register(among(extra, "hooks"), arrived)
     extra.setdefault("owner", _somebody)
-    return Handle(extra.setdefault("accumulated", {}), accumulated)
+    return register(among(extra, "accumulated"), accumulated)
 
 
 def _somebody() -> bool:
@@ -108,12 +91,12 @@ def _somebody() -> bool:
     return True
 
 
-def add_before(node: tape.Node, hook: Callable[[Grads], Any]) -> Handle:
+def add_before(node: tape.Node, hook: Callable[[Grads], Any]) -> RemovableHandle:
     """Calls `hook(grad_outputs)` before the node's step; gradients that it returns replace them."""
     if node[tape.SEQ]:
-        return Handle(_wrapped(node).before, hook)
+        return register(_wrapped(node).before, hook)
 
     def arrived(g: Any) -> Any:  # of one gradient
         return _replaced(hook((g,)), (g,), "pre-hook")[0]
     extra = node[tape.EXTRA] = node[tape.EXTRA] or {}
-    return Handle(extra.setdefault("hooks", {}), arrived)
+    return register(among(extra, "hooks"), arrived)

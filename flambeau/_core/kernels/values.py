@@ -1,4 +1,4 @@
-"""Numbers of a text that is being written, with Python's operators, so that a function's formula reads as one.
+"""Values in generated code, with Python's operators: a formula of them writes the code that computes it.
 
 `transcendental` writes its formulas over these; each renderer says in its own subclass what an operation looks like there.
 Every operation rounds once, and nothing is fused but `fma`, so that all renderers give the same bits.

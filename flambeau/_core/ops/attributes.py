@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
 from ..autograd import functions, tape
+from ..autograd.handles import RemovableHandle, among, register
 from ..engine.fields import has
 from ..engine.operation import Operation
 from ..engine.plans import CALLS
@@ -309,26 +310,6 @@ def backward(self: Tensor, gradient: Any = None, retain_graph: bool | None = Non
     functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-class RemovableHandle:
-    """Removes a hook when asked (`remove()`), or at the end of a `with` block."""
-
-    def __init__(self, hooks: dict[Any, Any], hook: Any) -> None:
-        self._hooks = weakref.ref(hooks) if not isinstance(hooks, dict) else hooks
-        self.id = id(self)
-        hooks[self] = hook
-
-    def remove(self) -> None:
-        hooks = self._hooks
-        if isinstance(hooks, dict):
-            hooks.pop(self, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
 def _extra(t: Tensor) -> dict[str, Any]:
     extra: dict[str, Any] | None = t.node[tape.EXTRA]
     if extra is None:
@@ -340,7 +321,7 @@ def register_hook(self: Tensor, hook: Any) -> RemovableHandle:
     """Calls `hook(grad)` whenever this tensor's gradient is computed; what it returns (if not None) replaces it."""
     if self.node is None:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
-    return RemovableHandle(_extra(self).setdefault("hooks", {}), hook)
+    return register(among(_extra(self), "hooks"), hook)
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHandle:
@@ -349,7 +330,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHand
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     extra = _extra(self)
     extra["owner"] = weakref.ref(self)
-    return RemovableHandle(extra.setdefault("accumulated", {}), hook)
+    return register(among(extra, "accumulated"), hook)
 
 
 def retain_grad(self: Tensor) -> None:

@@ -255,8 +255,16 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
 
 @op(method=False, spaces=("nn.functional",), autocast="cuda widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2)."""
-    out = einsum("...i,kij,...j->...k", input1, weight, input2)
+    """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2), bias (out,)."""
+    lead, others = tuple(input1.meta.shape[:-1]), tuple(input2.meta.shape[:-1])
+    if lead != others:
+        raise RuntimeError(f"bilinear(): input batch dimensions do not match: expected {list(lead)}, got {list(others)}")
+    k, i, j = weight.meta.shape
+    if input1.meta.shape[-1] != i or input2.meta.shape[-1] != j:
+        raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of weight, got "
+                           f"{input1.meta.shape[-1]} and {input2.meta.shape[-1]}")
+    left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
+    out: Tensor = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)
     return out if bias is None else out + bias
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .activations import bilinear, glu, prelu, rrelu, rrelu_
+from .activations import glu, prelu, rrelu, rrelu_
 from .arrange import (
     channel_shuffle,
     fold,
@@ -85,7 +85,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "affine_grid", "alpha_dropout", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "affine_grid", "alpha_dropout", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout1d", "dropout2d",
     "dropout3d", "embedding_bag", "feature_alpha_dropout", "feature_dropout", "fold", "gaussian_nll_loss", "glu", "grid_sample",
     "gumbel_softmax", "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",

@@ -1,4 +1,4 @@
-"""Activations with a second operand or a draw: `glu`, `prelu`, `rrelu`; `bilinear`."""
+"""Activations with a second operand or a draw: `glu`, `prelu`, `rrelu`."""
 
 from __future__ import annotations
 
@@ -61,20 +61,6 @@ def rrelu_(input: Any, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training:
     """`rrelu`, in place."""
     return rrelu(input, lower, upper, training, True)
 
-
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
-    """x1ᵀ W[k] x2 + b[k] for each k: (..., I), (..., J), weight (K, I, J) to (..., K)."""
-    if input1.shape[:-1] != input2.shape[:-1]:
-        raise RuntimeError(f"bilinear(): input batch dimensions do not match: expected {list(input1.shape[:-1])}, got "
-                           f"{list(input2.shape[:-1])}")
-    k, i, j = weight.shape
-    if input1.shape[-1] != i or input2.shape[-1] != j:
-        raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of "
-                           f"weight, got {input1.shape[-1]} and {input2.shape[-1]}")
-    lead = input1.shape[:-1]
-    left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
-    out = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)
-    return out if bias is None else out + bias
 
 has("rrelu rrelu_", batch="draws")
 has("glu", batch="trailing")

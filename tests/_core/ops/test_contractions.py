@@ -71,3 +71,14 @@ def test_einsum_of_numbers(equation: str, device: str) -> None:
     assert made.shape == () and made.item() == np.prod([t.item() for t in tensors])
     made.backward()
     assert tensors[0].grad is not None and tensors[0].grad.item() == made.item() / 2
+
+
+def test_bilinear_is_one_function() -> None:
+    assert fb.nn.functional.bilinear is fb.bilinear
+    a, b, w, bias = (np.random.default_rng(k).standard_normal(s) for k, s in enumerate([(3, 5, 2), (3, 5, 4), (6, 2, 4), (6,)]))
+    found = fb.bilinear(*map(fb.tensor, (a, b, w, bias)))
+    np.testing.assert_allclose(found.numpy(), np.einsum("...i,kij,...j->...k", a, w, b) + bias, rtol=1e-12)
+    with pytest.raises(RuntimeError, match=r"input batch dimensions do not match: expected \[2\], got \[3\]"):
+        fb.bilinear(fb.ones(2, 2), fb.ones(3, 4), fb.ones(6, 2, 4))
+    with pytest.raises(RuntimeError, match="last dimensions of input1 and input2 must be 2 and 4"):
+        fb.bilinear(fb.ones(2, 3), fb.ones(2, 4), fb.ones(6, 2, 4))

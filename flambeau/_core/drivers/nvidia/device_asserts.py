@@ -56,7 +56,7 @@ class Complaints:
         return note
 
     def hear(self, device: int) -> None:
-        """Raises AcceleratorError for what a device has complained of, once."""
+        """Raises AcceleratorError for the assertions that failed on a device, each once."""
         number = self._words[2 * device]
         if number:
             value = self._words[2 * device + 1]
