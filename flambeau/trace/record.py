@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .._core import forks
@@ -42,6 +43,12 @@ class _Local(threading.local):
         self.number: int | None = None
 
 
+@cache
+def _cores() -> int | None:
+    """The machine's cores; asking the system takes longer than all else when a trace begins."""
+    return os.cpu_count()
+
+
 class Trace:
     """Records what runs in a ``with`` block, stage by stage; shows it with `print()` and `save()`.
 
@@ -61,7 +68,7 @@ class Trace:
         self.findings: list[Any] = []
         self.training: list[Any] = []  # what Progress adds: tables and charts of the page
         self.models: list[Any] = []  # what trace_model adds
-        self.devices: dict[str, str] = {"cpu": f"CPU, {os.cpu_count()} cores"}
+        self.devices: dict[str, str] = {"cpu": f"CPU, {_cores()} cores"}
         self.dropped = 0
         self._values = values
         self._local = _Local()

@@ -25,9 +25,11 @@ PLAIN, OBSERVED = 0, 1
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
 _lock = forks.rlock()
-_places: list[tuple[dict[str, Any], str, dict[tuple[int, Any], dict[Any, Any]]]] = []
+_places: list[tuple[dict[str, Any], str]] = []
 world = PLAIN  # the one that caches show now
 _default: Any = dtypes.get_default_dtype()  # the default type under which they show it
+# by world and default type, the dictionaries of the first caches of `_places`, in their order; of all of them where they are shown now
+_worlds: dict[tuple[int, Any], list[dict[Any, Any]]] = {(world, _default): []}
 renewed = 0  # how often all caches were emptied
 epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
 _then: list[Callable[[], None]] = []
@@ -37,7 +39,8 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     """A new cache, kept as the variable `name` of the namespace `space` (a module's `globals()`). Read it by that name only."""
     with _lock:
         made: dict[Any, Any] = {}
-        _places.append((space, name, {(world, _default): made}))
+        _places.append((space, name))
+        _worlds[world, _default].append(made)
         space[name] = made
     return made
 
@@ -91,8 +94,10 @@ def _show(to: int, default: Any) -> None:
     with _lock:
         if to != world or default is not _default:
             world, _default, epoch = to, default, epoch + 1
-            for space, name, shown in _places:
-                space[name] = shown.setdefault((to, default), {})
+            shown = _worlds.setdefault((to, default), [])
+            shown.extend([{} for _ in range(len(_places) - len(shown))])
+            for (space, name), made in zip(_places, shown, strict=True):
+                space[name] = made
 
 
 def observed() -> bool:
@@ -105,8 +110,8 @@ def forget() -> None:
     global epoch, renewed
     with _lock:
         epoch, renewed = epoch + 1, renewed + 1
-        for _, _, shown in _places:
-            for cached in shown.values():
+        for shown in _worlds.values():
+            for cached in shown:
                 cached.clear()
         for clear in _then:
             clear()

@@ -19,6 +19,8 @@ def space() -> Iterator[dict[str, Any]]:
     yield {}
     caches.enter(caches.PLAIN)
     del caches._places[count:], caches._then[then:]
+    for shown in caches._worlds.values():
+        del shown[count:]
 
 
 def test_a_cache_is_a_plain_dictionary_under_its_name(space: dict[str, Any]) -> None:
@@ -72,16 +74,17 @@ def test_forget_empties_every_cache_of_the_package() -> None:
     torch.nn.functional.softmax(x @ x.t(), dim=1).sum().backward()
     with dispatch.observe(lambda *launch: None):
         (x + x).mean()
-    assert any(cached for _, _, shown in caches._places for cached in shown.values())
+    assert any(cached for shown in caches._worlds.values() for cached in shown)
     caches.forget()
-    assert not any(cached for _, _, shown in caches._places for cached in shown.values())
+    assert not any(cached for shown in caches._worlds.values() for cached in shown)
     assert (x + x).sum().item() == 24
 
 
 def test_every_variable_holds_its_dictionary_of_this_world() -> None:
     for world in (caches.PLAIN, caches.OBSERVED, caches.PLAIN):
         caches.enter(world)
-        assert all(space[name] is shown[world, torch.get_default_dtype()] for space, name, shown in caches._places)
+        shown = caches._worlds[world, torch.get_default_dtype()]
+        assert all(space[name] is made for (space, name), made in zip(caches._places, shown, strict=True))
 
 
 def test_each_default_type_has_plans_of_its_own() -> None:
