@@ -451,7 +451,7 @@ def _took(node: Any, g: Any) -> Any:
 
 def back(node: Any, g: Any) -> Any:
     """BACKWARD of a call with one result that requires grad."""
-    past: History = node[4][0]
+    past: History = node[tape.SAVED][0]
     if g.__class__ is Tensor and g.node is None and not _recorded():
         run = past.backs.get((g.meta,))
         if run is not None:
