@@ -7,6 +7,7 @@ import sys
 from types import GeneratorType, NoneType
 from typing import TYPE_CHECKING, Any
 
+from ..autograd import tape
 from ..dtypes import dtype
 from ..layout import Size
 from ..runtime.device import device
@@ -34,7 +35,7 @@ class Seen:
 
     def __init__(self, t: Tensor) -> None:
         self.tensor, self.meta, self.store, self.ptr, self.node = t, t.meta, t.store, t.ptr, t.node
-        self.grad: Tensor | None = None if t.node is None else t.node[1]
+        self.grad: Tensor | None = None if t.node is None else t.node[tape.GRAD]
         self.asked = False  # whether its gradient was looked at
 
 
@@ -49,7 +50,7 @@ class Knowing:
     def __init__(self, operands: Iterable[Tensor]) -> None:
         operands = list(operands)
         self._operands = {id(t) for t in operands}
-        self._given = [(t, t.node, None if t.node is None else t.node[1]) for t in operands]
+        self._given = [(t, t.node, None if t.node is None else t.node[tape.GRAD]) for t in operands]
         self.guards = Guards(self._operands)
         self.marked = Marked()
         self.recording = Lenient()
@@ -98,12 +99,13 @@ class Knowing:
             self.taint("it changes how operations are carried out")
         for s in self.seen.values():
             t = s.tensor
-            if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (t.node is not None and t.node[5] is not None):
+            if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (
+                    t.node is not None and t.node[tape.EXTRA] is not None):
                 self.taint("it changes a tensor's layout, memory or hooks")
         for t, node, grad in self._given:
-            if t.node is not node or (node is not None and (node[1] is not grad or t.store.version != self.versions[id(t.store)])):
+            if t.node is not node or (node is not None and (node[tape.GRAD] is not grad or t.store.version != self.versions[id(t.store)])):
                 self.taint("it changes an argument that requires grad")
-            elif node is not None and (self.accumulates or (self.passes and node[0])):
+            elif node is not None and (self.accumulates or (self.passes and node[tape.SEQ])):
                 self.taint("it passes through an argument's history")
 
     def taint(self, why: str) -> None:
@@ -156,7 +158,7 @@ class Knowing:
             return
         if not t.meta.plain or t.meta.device.type != "cpu" or not type(t).__module__.startswith(PACKAGE):
             self.taint(f"it uses a {type(t).__name__} on {t.meta.device}")
-        elif t.node is not None and (t.node[0] != 0 or t.node[5] is not None):
+        elif t.node is not None and (t.node[tape.SEQ] != 0 or t.node[tape.EXTRA] is not None):
             self.taint("it uses a tensor with a history or hooks from before")
         else:
             self.seen[id(t)] = Seen(t)
