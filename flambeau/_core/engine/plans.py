@@ -225,7 +225,7 @@ class Relaid:
                 if backward is None:
                     return general(t)
                 inplace.check(t, (t,))
-                t.node = [tape.next_seq(), None, backward, (t.node,), saved, None if extra is None else extra.copy()]
+                t.node = tape.new(backward, (t.node,), saved, None if extra is None else extra.copy())
                 if tape.anomaly.on:
                     tape.anomaly.note(t.node)
             t.meta = m
