@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..emit import Emitter, Module, ty
-from .gemm_tile import VECTORS, Tile, panel_elements, sizes, write_packer
+from .gemm_tile import Tile, addend, finish_tile, panel_elements, sizes, write_choice, write_packer
 
 if TYPE_CHECKING:
     from ....dtypes import dtype
@@ -91,32 +91,26 @@ def text(d: dtype) -> str:
     return module.text()
 
 
-_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols, i64 %mode"
+_SIGNATURE = "i64 %k, ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %c, i64 %ldc, i64 %cols"
 
 
 def _write_tiles(module: Module, tile: Tile) -> None:
     """Adds @tile: up to tile.rows by tile.width of C."""
-    em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE})")
-    full, part = em.label("full"), em.label("part")
-    em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
-    for vectors, label in ((VECTORS, full), (1, part)):
-        em.start(label)
-        names = [em.label("rows") for _ in range(tile.rows)]
-        em.line(f"switch i64 %rows, label %{names[-1]} [ " + " ".join(f"i64 {r}, label %{n}" for r, n in enumerate(names[:-1], 1)) + " ]")
-        for r, n in enumerate(names, 1):
-            em.start(n)
-            em.line(f"call void @tile_{r}_{vectors}({_SIGNATURE})")
-            em.line("ret void")
-    em.finish()
-    for vectors in (1, VECTORS):
-        for r in range(1, tile.rows + 1):
-            _write_tile(module, tile, r, vectors)
+    em = Emitter(module, f"internal void @tile(i64 %rows, {_SIGNATURE}, i64 %mode)")
+    base, base_row = addend(em, tile)
+
+    def call(rows: int, vectors: int, above: int) -> None:
+        a, c, added = (em.at(p, em.mul(str(above), step)) for p, step in (("%a", "%a_row"), ("%c", "%ldc"), (base, base_row)))
+        em.line(f"tail call void @tile_{rows}_{vectors}(i64 %k, ptr {a}, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr {c}, i64 %ldc, i64 %cols, "
+                f"ptr {added}, i64 {base_row})")
+    for rows, vectors in write_choice(em, tile, call):
+        _write_tile(module, tile, rows, vectors)
 
 
 def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
     d, lanes, item = tile.d, tile.lanes, tile.item
     t = ty(d, lanes)
-    em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_SIGNATURE})")
+    em = Emitter(module, f"internal void @tile_{rows}_{vectors}({_SIGNATURE}, ptr %base, i64 %base_row)")
     # every third row has a pointer of its own; the two after it are one and two steps from there
     bases = ["%a"]
     for _ in range(3, rows, 3):
@@ -135,23 +129,4 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int) -> None:
             left = em.broadcast(em.load(d, 1, place), ty(d, 1), lanes)
             sums += [em.intrinsic("fma", d, lanes, left, right[v], before[r * vectors + v]) for v in range(vectors)]
         k.next = [em.at(b, "%b_k"), *[em.at(p, "%a_k") for p in at], *sums]
-    sums = k.vars[1 + len(bases):]
-    whole, edge = em.label("whole"), em.label("edge")
-    em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)
-    for label in (whole, edge):
-        em.start(label)
-        masks = [None if label is whole else em.first_lanes(em.sub("%cols", str(v * lanes)), lanes) for v in range(vectors)]
-        plain, add = em.label("plain"), em.label("add")
-        em.branch(em.op("icmp eq i64 %mode, 0"), plain, add)
-        for kind in (plain, add):
-            em.start(kind)
-            row = "%c"
-            for r in range(rows):
-                for v in range(vectors):
-                    place, value = em.at(row, str(v * lanes * item)), sums[r * vectors + v]
-                    if kind is add:
-                        value = em.op(f"fadd {t} {em.load(d, lanes, place, masks[v])}, {value}")
-                    em.store(d, lanes, value, place, masks[v])
-                row = em.at(row, "%ldc")
-            em.line("ret void")
-    em.finish()
+    finish_tile(em, tile, rows, vectors, k.vars[1 + len(bases):])

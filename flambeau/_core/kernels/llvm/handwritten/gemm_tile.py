@@ -18,6 +18,8 @@ from ..compile import has_masks, is_x86
 from ..emit import Emitter, Module, number, ty
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....dtypes import dtype
 
 VECTORS = 2  # of C in a row of the tile
@@ -62,7 +64,7 @@ def write_tiles(module: Module, tile: Tile, biased: bool = False, active: bool =
     """Adds @tile: C (rows x columns) = A B, or what more its mode says; `call_tile` calls it.  biased: it has the mode of a number for
     each row; active: it has those of activations."""
     em = Emitter(module, f"internal void @tile(i64 %rows, {_PRODUCT}, i64 %mode, ptr %bias)")
-    base, base_row = _addend(em, tile)
+    base, base_row = addend(em, tile, row="%bias")
     each = gate = least = ""
     if biased:
         each = em.op(f"select i1 {_is(em, BIASED)}, ptr %bias, ptr null")
@@ -71,8 +73,7 @@ def write_tiles(module: Module, tile: Tile, biased: bool = False, active: bool =
         least = f"{t} " + em.op(f"select i1 {_is(em, RECTIFIED, RECTIFIED_SUM)}, {t} {number(0, tile.d)}, {t} {number(-math.inf, tile.d)}")
         gate = em.op(f"select i1 {_is(em, GATED, GATED_SUM)}, ptr %bias, ptr null")
 
-    def call(rows: int, vectors: int, above: int = 0) -> None:
-        """above: rows of the tile that another call has done."""
+    def call(rows: int, vectors: int, above: int) -> None:
         a, c, added, one, gate_ = "%a", "%c", base, each, gate
         if above:
             a, c, added = em.at(a, str(above * tile.item)), em.at(c, em.mul(str(above), "%ldc")), em.at(base, em.mul(str(above), base_row))
@@ -81,9 +82,19 @@ def write_tiles(module: Module, tile: Tile, biased: bool = False, active: bool =
         more = (f", ptr {one}" if biased else "") + (f", {least}, ptr {gate_}" if active else "")
         em.line(f"tail call void @tile_{rows}_{vectors}(i64 %k, ptr {a}, i64 %a_k, ptr %b, i64 %b_k, ptr {c}, i64 %ldc, i64 %cols, "
                 f"ptr {added}, i64 {base_row}{more})")
+    for rows, vectors in write_choice(em, tile, call):
+        _write_tile(module, tile, rows, vectors, biased, active)
+
+
+def write_choice(em: Emitter, tile: Tile, call: Callable[[int, int, int], None]) -> list[tuple[int, int]]:
+    """Ends a function that calls the tile of a fixed size by %rows and %cols; gives the sizes, (rows, vectors).
+
+    call(rows, vectors, above): writes the call of the tile of that size, `above` rows below the first of C.
+    """
     full, part = em.label("full"), em.label("part")
     em.branch(em.op(f"icmp sgt i64 %cols, {tile.lanes}"), full, part)
-    for vectors, label in ((2, full), (1, part)):
+    found = []
+    for vectors, label in ((VECTORS, full), (1, part)):
         em.start(label)
         names = [em.label(f"rows{vectors}_") for _ in range(tile.rows)]
         em.line(f"switch i64 %rows, label %{names[-1]} [ " + " ".join(
@@ -91,15 +102,14 @@ def write_tiles(module: Module, tile: Tile, biased: bool = False, active: bool =
         for r in range(1, tile.rows + 1):
             em.start(names[r - 1])
             upper = _upper(tile, r, vectors)
-            call(upper, vectors)
+            call(upper, vectors, 0)
             if upper < r:
-                call(r - upper, vectors, above=upper)
+                call(r - upper, vectors, upper)
+            else:
+                found.append((r, vectors))
             em.line("ret void")
     em.finish()
-    for vectors in (1, VECTORS):
-        for r in range(1, tile.rows + 1):
-            if _upper(tile, r, vectors) == r:
-                _write_tile(module, tile, r, vectors, biased, active)
+    return found
 
 
 def _upper(tile: Tile, rows: int, vectors: int) -> int:
@@ -116,15 +126,15 @@ def _is(em: Emitter, *modes: int) -> str:
     return found
 
 
-def _addend(em: Emitter, tile: Tile) -> tuple[str, str]:
-    """Where the matrix lies that is added to A B, and the bytes from row to row: C itself, a row that serves all, or -0, which changes no
-    number, not even -0."""
+def addend(em: Emitter, tile: Tile, row: str = "") -> tuple[str, str]:
+    """Where the matrix lies that is added to A B as %mode says, and the bytes from row to row: C itself, the `row` that serves all, or -0,
+    which changes no number, not even -0."""
     t = ty(tile.d, 1)
     none = em.module.helper("added_to_none", f"@added_to_none = internal constant [{tile.width} x {t}] ["
                             + ", ".join([f"{t} {number(-0.0, tile.d)}"] * tile.width) + "], align 64")
-    summed, shifted = _is(em, ADDED, RECTIFIED_SUM, GATED_SUM), _is(em, SHIFTED, RECTIFIED)
-    base = em.op(f"select i1 {summed}, ptr %c, ptr {em.op(f'select i1 {shifted}, ptr %bias, ptr @{none}')}")
-    return base, em.op(f"select i1 {summed}, i64 %ldc, i64 0")
+    summed = _is(em, ADDED, RECTIFIED_SUM, GATED_SUM)
+    other = em.op(f"select i1 {_is(em, SHIFTED, RECTIFIED)}, ptr {row}, ptr @{none}") if row else f"@{none}"
+    return em.op(f"select i1 {summed}, ptr %c, ptr {other}"), em.op(f"select i1 {summed}, i64 %ldc, i64 0")
 
 
 def call_tile(em: Emitter, tile: Tile, rows: str, columns: str, k: str, a: tuple[str, str] | str, b: tuple[str, str],
@@ -179,8 +189,13 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, biased: boo
     with em.loop(begin, "%k", carried=state) as k:
         a, b, *sums = k.vars
         k.next = [em.at(a, "%a_k"), em.at(b, "%b_k"), *turn(a, b, sums)]
-    sums = k.vars[2:]
-    if not module.masks:
+    finish_tile(em, tile, rows, vectors, k.vars[2:], biased, active)
+
+
+def finish_tile(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], biased: bool = False, active: bool = False) -> None:
+    """Stores what a tile has summed, and what is added to it, in the %cols columns of C that there are; ends the function."""
+    lanes = tile.lanes
+    if not em.module.masks:
         whole, edge = em.label("whole"), em.label("edge")
         em.branch(em.op(f"icmp eq i64 %cols, {vectors * lanes}"), whole, edge)
         em.start(whole)
