@@ -73,7 +73,7 @@ class GradFn:
         """The tensors it keeps, each with its version, or None where that is not known."""
         saved = self._step()[tape.SAVED]
         if saved is None:
-            if self._step()[tape.BACKWARD] is tape.freed:
+            if tape.is_freed(self._step()):
                 tape.freed(self.node, None)
             return []
         return _tensors(unpacked(saved))
@@ -82,7 +82,7 @@ class GradFn:
         """`_saved_x`: what it keeps by PyTorch's name of it.  Raises AttributeError for what it does not keep."""
         if name.startswith("_saved_"):
             node = self._step()
-            if node[tape.BACKWARD] is tape.freed or type(node[tape.BACKWARD]) in tape.described:
+            if tape.is_freed(node):
                 tape.freed(node, None)
             found = saved_names.find(node, unpacked(node[tape.SAVED]), name[7:])
             if found is not saved_names.NOTHING:

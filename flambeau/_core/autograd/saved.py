@@ -44,7 +44,7 @@ class SavedTensor:
         Raises RuntimeError where hooks were registered before, or the graph is freed; TypeError for what cannot be called with one argument."""
         from . import saved_names
         node = self._node
-        if node[tape.BACKWARD] is tape.freed or type(node[tape.BACKWARD]) in tape.described:
+        if tape.is_freed(node):
             raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are freed when you "
                                "call .backward() or autograd.grad().")
         wanted = saved_names.find(node, unpacked(node[tape.SAVED]), self._name)

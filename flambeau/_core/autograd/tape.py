@@ -181,7 +181,7 @@ def to_output(node: Node, g: Any) -> Any:
     return ((node[SAVED], g),)
 
 
-described: set[type] = set()  # the kinds of `Described`
+described: set[type] = set()  # `Described` and its kinds
 
 
 class Described:
@@ -200,6 +200,24 @@ class Described:
 
     def __call__(self, node: Node, g: Any) -> Any:
         return freed(node, g)
+
+
+described.add(Described)
+_freed: dict[str, Described] = {}
+
+
+def is_freed(node: Node) -> bool:
+    """Whether its saved tensors are freed."""
+    return node[BACKWARD] is freed or type(node[BACKWARD]) in described
+
+
+def _freed_as(node: Node) -> Any:
+    """What stands for the BACKWARD of a node whose saved tensors are freed, with its name."""
+    name = name_of(node)
+    found = _freed.get(name)
+    if found is None:
+        found = _freed[name] = Described(name)
+    return found
 
 
 # backward functions whose SAVED holds no tensors: their nodes may run again without retain_graph
@@ -435,8 +453,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
         g = None
         if not retain and node[4] is not None and node[2] not in reusable:
             saved = node[4]
-            # a description is callable and stands in for `freed`, so that a node keeps its name
-            node[2] = saved[0] if type(saved) is tuple and saved and type(saved[0]) in described else freed
+            node[2] = saved[0] if type(saved) is tuple and saved and type(saved[0]) in described else _freed_as(node)
             node[4] = saved = None
         for k, e in enumerate(edges):
             if e is None:

@@ -260,3 +260,16 @@ def test_names_outlive_what_was_saved():
     assert y.grad_fn.name() == "ExpBackward0"
     with pytest.raises(RuntimeError, match="second time"):
         y.backward(fb.ones_like(y))
+
+
+def test_nodes_keep_their_names_when_they_are_freed():
+    x = fb.randn(3, 3, requires_grad=True)
+    for make, name in ((lambda: x @ x, "MmBackward0"), (lambda: fb.linalg.svd(x)[1], "LinalgSvdBackward0"), (lambda: x * x, "MulBackward0")):
+        for _ in range(6):  # ordinary calls, and learned ones
+            y = make()
+            y.sum().backward()
+            assert y.grad_fn.name() == name
+            with pytest.raises(RuntimeError, match="a second time"):
+                y.grad_fn.saved_tensors  # noqa: B018
+            with pytest.raises(RuntimeError, match="a second time"):
+                y.sum().backward()

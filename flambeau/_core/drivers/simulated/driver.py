@@ -42,7 +42,8 @@ class _Event:
         self.graph: Graph | None = None
         self.queue: Queue | None = None
         self.ticket = 0
-        self.moment = Moment(0.0)
+        self.moment = Moment()
+        self.moment.time = 0.0
 
 
 class _Device:
@@ -309,9 +310,11 @@ class SimulatedDriver(Driver):
     def _mark(self, stream: Queue) -> Moment:
         """When the work queued on a stream so far is done."""
         with self._gate:
-            if not stream.later:
-                return Moment(stream.ready)
-            stream.later.append(Mark(moment := Moment(), 0.0))
+            moment = Moment()
+            if stream.later:
+                stream.later.append(Mark(moment, 0.0))
+            else:
+                moment.time = stream.ready
             return moment
 
     def host_moved(self, nbytes: int) -> float:
@@ -403,9 +406,10 @@ class SimulatedDriver(Driver):
             event.queue, event.ticket = stream, stream.submitted
             # work that only waits takes no time of its own, but the moment is never before the call
             event.moment = Moment()
-            mark = Mark(event.moment, self._host)
-            if stream.later or not mark.settled(stream):
-                stream.later.append(mark)
+            if stream.later:
+                stream.later.append(Mark(event.moment, self._host))
+            else:
+                event.moment.time = stream.ready = max(stream.ready, self._host)
 
     def stream_wait_event(self, stream: Queue, event: _Event) -> None:
         with self._gate:
@@ -417,9 +421,10 @@ class SimulatedDriver(Driver):
                 return
             if stream.graph is not None:
                 raise AcceleratorError("CUDA error: dependency created on uncaptured work in another stream")
-            behind = Behind(event.moment)
-            if stream.later or not behind.settled(stream):
-                stream.later.append(behind)
+            if stream.later or event.moment.time is None:
+                stream.later.append(Behind(event.moment))
+            else:
+                stream.ready = max(stream.ready, event.moment.time)
             if source is not stream and source.done < event.ticket:
                 stream.submit(Wait(source, event.ticket), self._eager)
 

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 class Moment:
     """A moment of the virtual clock, in seconds; None until it is known."""
 
-    __slots__ = ("time",)
-
-    def __init__(self, time: float | None = None) -> None:
-        self.time = time
+    time: float | None = None
 
 
 class Mark:
