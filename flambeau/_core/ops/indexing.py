@@ -400,7 +400,7 @@ def _reading(x: Meta, negative: bool, *indices: Meta | None) -> tuple[Meta, list
     """
     w = _where(x, negative, *indices)
     out, checks = meta(w.domain, w.laid_out() if negative else None, x.dtype, x.device), w.checks()
-    if not out.numel:
+    if not out.numel or not x.numel:  # or there is nothing to take from, as the checks tell
         return out, checks, None, ()
     strides = [out.strides, (0,) * len(w.domain), *w.strides]
     return out, checks, launch.plan(x.device, _taking(x.dtype, w.key), w.domain, strides, [m.nbytes for m in (out, x, *w.idx)], "index"), w.numbers
