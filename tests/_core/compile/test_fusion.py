@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -219,4 +220,4 @@ def test_sums_keep_their_bits(shape: tuple[int, int], before: Any, total: Any) -
     captured = torch.capture(f)
     wanted = f(x, y)
     for _ in range(3):
-        assert torch.equal(captured(x, y), wanted)
+        np.testing.assert_array_equal(captured(x, y).double().numpy(), wanted.double().numpy())  # NaN too, the variance of one number
