@@ -44,6 +44,7 @@ from . import (  # noqa: F401 (each import registers its family)
     pointwise,
     pooling,
     random,
+    ranges,
     rearrange,
     reductions,
     row_norms,

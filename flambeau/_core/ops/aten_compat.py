@@ -106,7 +106,8 @@ def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tens
             raise RuntimeError("lengths contains negative value!")
         if bool((lengths.sum(-1) != data.meta.shape[axis]).any()):
             raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.")
-    from .creation import arange, full
+    from .creation import full
+    from .ranges import arange
     pieces, tail = lengths.meta.numel, tuple(data.meta.shape[axis + 1:])
     flat = data.reshape(-1, *tail) if data.meta.numel else data.reshape(data.meta.numel, *tail) if not tail else data.flatten(0, axis)
     each = lengths.reshape(-1)

@@ -1,11 +1,10 @@
-"""Factories: tensors from sizes, numbers, ranges and data, made on their device."""
+"""Factories: tensors from sizes, numbers and data, made on their device."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import inspect
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,15 +16,13 @@ from ..engine.fields import has
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import CALLS, Compose, Plan
 from ..errors import warn, warn_once
-from ..kernels import expr as E
 from ..kernels import host_values
-from ..kernels.programs import Map
 from ..runtime import caches, capture, dispatch, gpus
 from ..runtime import device as devices
 from ..runtime.device import CPU, resolve
 from ..runtime.device import device as device_class
 from ..tensor import Meta, Tensor, alias, meta, new, wrap
-from . import checks, determinism, launch, outputs
+from . import determinism, launch, outputs
 from .copies import strides_for
 from .sizes import sizes_of
 from .table import op, planned
@@ -283,183 +280,6 @@ def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None
         return _finish(quick, requires_grad) if requires_grad else quick
     return tensor(data, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
                   requires_grad=requires_grad)
-
-
-# --------------------------------------------------------------------------------------------------------------- ranges
-def _number(x: Any) -> Any:
-    return x.item() if isinstance(x, (Tensor, np.generic)) else x
-
-
-def _laid_out(out: Tensor, vector: Tensor) -> Tensor:
-    """`out` with the elements of a vector: in the shape that it has where that has as many, whatever its layout."""
-    from .copies import copy_into
-    if out.meta.numel != vector.meta.numel:
-        outputs.resize(out, tuple(vector.meta.shape))
-    checks.may_write(out)
-    copy_into(out, vector.reshape(tuple(out.meta.shape)))
-    return out
-
-
-def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tensor | None, numbers: tuple[Any, ...] = (),
-         compute: dtype_class | None = None) -> Tensor:
-    """A vector whose element i is `formula(i, *numbers)`."""
-    if out is not None and out.meta.dtype is d and not (out.meta.contiguous and out.meta.shape == (count,)):
-        return _laid_out(out, ramp(count, d, out.meta.device, formula, None, numbers, compute))
-    t = _make((count,), None, d, dev, out, False)
-    compute = compute or d
-    scalars = tuple(E.scalar(i, compute) for i in range(len(numbers)))
-    e = E.cast(formula(E.coord(-1), *scalars), d)
-    if count:
-        convert = float if compute.kind == "f" else int
-        launch.run(Map((e,), (), (compute,) * len(numbers)), (count,), [t], [], numbers=tuple(convert(v) for v in numbers), name="range")
-    return t
-
-
-@op(method=False)
-def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-           device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
-    if end is None:
-        start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
-    if dtype is None:
-        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
-                                                     else dtypes.get_default_dtype())
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (step > 0 and end < start) or (step < 0 and end > start):
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if dtype is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
-        if step == 0:
-            raise RuntimeError("step must be nonzero")
-    whole = all(isinstance(v, int) for v in (start, end, step))
-    count = (end - start + step - (1 if step > 0 else -1)) // step if whole else math.ceil((end - start) / step)
-    d, dev = _options(dtype, device)
-    counts("arange", d, True)
-    if d.kind in "buic" or whole and d.kind != "f":
-        wide = dtypes.int64 if whole or d.kind in "bui" else dtypes.float64
-    else:
-        wide = dtypes.float64
-    if d.kind in "bui" and not whole:
-        start, step = int(start), int(step)
-    return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
-
-
-@op(method=False, name="range")
-def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-           device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Like `arange`, with `end` included (deprecated, and warned of)."""
-    warn("torch.range is deprecated: Python's range does not include its end, this does. Use torch.arange.")
-    if end is None:
-        start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (step > 0 and end < start) or (step < 0 and end > start):
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    count = int(math.floor((end - start) / step)) + 1
-    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
-    counts("range", d, True)
-    return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), dtypes.float64),
-                   requires_grad)
-
-
-def _spaced(a: E.Expr, s: E.Expr, b: E.Expr, half: E.Expr, i: E.Expr, last: E.Expr) -> E.Expr:
-    """Counted from the nearer end, so that both ends are exact."""
-    return E.where(i < half, a + i * s, b - (last - i) * s)
-
-
-def _rounded(x: float, d: dtype_class) -> float:
-    """A number as type d has it."""
-    value: float = tensor(x, dtype=d).item()
-    return value
-
-
-def _steps(name: str, steps: Any) -> int:
-    """A whole number of steps.  Raises TypeError for anything else."""
-    if not hasattr(steps, "__index__"):
-        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
-    return int(steps.__index__())
-
-
-def _complex_if_needed(name: str, d: Any, start: Any, end: Any) -> Any:
-    """The type of numbers between two: a complex one where one of them is complex.  Raises RuntimeError for a real type that was asked for."""
-    if not isinstance(start, complex) and not isinstance(end, complex):
-        return d
-    found = dtypes.default_complex()
-    if d is not None and not dtypes.settled(d).is_complex:
-        raise RuntimeError(f"torch.{name}(): inferred dtype {dtypes.title(found)} can't be safely cast to passed dtype {dtypes.title(dtypes.settled(d))}")
-    return d or found
-
-
-@op(method=False, out_type="any")
-def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-             device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
-    steps = _steps("linspace", steps)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
-    start, end = _number(start), _number(end)
-    dtype = _complex_if_needed("linspace", dtype, start, end)
-    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
-    counts("linspace", d)
-    if d.is_complex:
-        re = linspace(complex(start).real, complex(end).real, steps, dtype=d.to_real(), device=dev)
-        im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
-        made: Tensor = hooks.complex_(re, im)
-        return _finish(made if out is None else _laid_out(out, made), requires_grad, pin_memory)
-    if d.kind in "bui":
-        start, end = int(start), int(end)
-    step = (end - start) / (steps - 1) if steps > 1 else 0.0
-    if d.kind == "f" and d.itemsize == 2:
-        start, end = _rounded(start, d), _rounded(end, d)
-        step = _rounded(_rounded(end - start, d) / (steps - 1), d) if steps > 1 else 0.0
-
-        def near(i: E.Expr, a: E.Expr, b: E.Expr, s: E.Expr, half: E.Expr, last: E.Expr) -> E.Expr:
-            i = E.cast(i, a.dtype)
-            return E.where(i < half, a + E.cast(E.cast(i * s, d), a.dtype), b - E.cast(E.cast((last - i) * s, d), a.dtype))
-        return _finish(ramp(steps, d, dev, near, out, (start, end, step, steps // 2 or steps, steps - 1), dtypes.float32), requires_grad, pin_memory)
-    return _finish(ramp(steps, d, dev, lambda i, a, b, s, half, last: _spaced(a, s, b, half, E.cast(i, a.dtype), last), out,
-                        (start, end, step, (steps + 1) // 2, steps - 1), dtypes.float64), requires_grad, pin_memory)
-
-
-@op(method=False, out_type="any")
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-             device: Any = None, requires_grad: bool = False) -> Tensor:
-    """base to the power of `linspace(start, end, steps)`."""
-    steps = _steps("logspace", steps)
-    start, end = _number(start), _number(end)
-    dtype = _complex_if_needed("logspace", dtype or (out.meta.dtype if out is not None else None), start, end)
-    d, dev = _options(dtype, out.meta.device if out is not None and device is None else device)
-    counts("logspace", d)
-    if d.kind in "bui":
-        start, end = int(start), int(end)
-    elif d.kind == "f" and d.itemsize == 2 and steps > 1:
-        start, end = _rounded(start, d), _rounded(end, d)
-    exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
-    result = (base ** exponents).to(d)
-    return _finish(result if out is None else _laid_out(out, result), requires_grad)
-
-
-@op(method=False)
-def eye(n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """The n by m identity matrix (m is n by default)."""
-    m = n if m is None else m
-    for name, v in (("n", n), ("m", m)):
-        if v < 0:
-            raise RuntimeError(f"{name} must be greater or equal to 0, got {v}")
-    d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
-    t = _make((n, m), 0, d, dev, out, False)
-    if n * m:
-        one = alias(t, meta((min(n, m),), (sum(t.meta.strides),), d, dev), t.ptr)
-        launch.fill(one, 1)
-    return _finish(t, requires_grad)
 
 
 # ----------------------------------------------------------------------------------------------------------------- data

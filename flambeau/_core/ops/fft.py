@@ -243,7 +243,7 @@ _shift("ifftshift", lambda n: -(n // 2))
 def fftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False) -> Tensor:
     """The frequencies of an n-point transform with sample spacing d: 0, 1, ..., then the negative ones, over n d."""
-    from .creation import arange
+    from .ranges import arange
     k = arange(n, dtype=_of_frequencies("fftfreq", dtype, out), device=device)
     k = k - (k >= (n + 1) // 2) * n
     return _finished(k * _over(n * d), out, requires_grad)
@@ -253,7 +253,7 @@ def fftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layou
 def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:
     """The non-negative frequencies of an n-point transform with sample spacing d."""
-    from .creation import arange
+    from .ranges import arange
     return _finished(arange(n // 2 + 1, dtype=_of_frequencies("rfftfreq", dtype, out), device=device) * _over(n * d), out, requires_grad)
 
 

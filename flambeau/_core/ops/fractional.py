@@ -39,7 +39,8 @@ def _outputs(name: str, image: Sizes, size: Any, ratio: Any) -> Sizes:
 
 def _starts(sample: Tensor, size: int, kernel: int, outputs: int) -> Tensor:
     """Where the windows along one axis begin: (N, C, outputs) from samples (N, C)."""
-    from .creation import arange, full
+    from .creation import full
+    from .ranges import arange
     last = full((*sample.meta.shape, 1), size - kernel, dtype=int64, device=sample.meta.device)
     if outputs < 2:
         return last[..., :outputs]
@@ -52,7 +53,7 @@ def _starts(sample: Tensor, size: int, kernel: int, outputs: int) -> Tensor:
 
 def _places(x: Tensor, samples: Tensor, kernel: Sizes, outputs: Sizes) -> Tensor:
     """Positions in the flattened image of each window's elements: (N, C, outputs..., kernel...)."""
-    from .creation import arange
+    from .ranges import arange
     n = len(kernel)
     image = tuple(x.meta.shape[2:])
     steps = layout.contiguous_strides(image)

@@ -678,7 +678,8 @@ def _repeated(counts: Tensor, size: int | None) -> Tensor:
 @op(method=False, tangent="linear", own_view=True)
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:  # noqa: A002
     """Each position of an axis (of the flattened tensor by default) repeated, all alike or each its own number of times."""
-    from .creation import arange, tensor
+    from .creation import tensor
+    from .ranges import arange
     given = input if repeats is None else repeats
     if isinstance(given, Tensor):
         if given.meta.dtype not in (int64, int32):

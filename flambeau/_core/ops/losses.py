@@ -102,7 +102,7 @@ def _spread(g: Tensor, shape: tuple[int, ...], target: Tensor, ignore: int) -> T
         hit = (t == E.input(2, int64)) & (t != E.scalar(0, int64))
         program = _programs[key] = Map((E.where(hit, -E.input(0, g.meta.dtype), E.const(0, g.meta.dtype)),), (g.meta.dtype, int64, int64), (int64,))
     if out.meta.numel:
-        from .creation import arange
+        from .ranges import arange
         classes = arange(shape[1], device=g.meta.device)
         over = [out.meta.strides, _with_classes(g.meta.strides), _with_classes(target.meta.strides), (0, 1) + (0,) * (len(shape) - 2)]
         launch.run(program, shape, [out], [g, target, classes], over, (ignore,), "nll_loss_backward")

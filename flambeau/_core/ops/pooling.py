@@ -433,7 +433,7 @@ def _targets(name: str, x: Tensor, size: Any, n: int) -> Sizes:
 
 def _bounds(x: Tensor, i: int, o: int) -> tuple[Tensor, Tensor]:
     """Where the windows along an axis begin and end, int64, on x's device."""
-    from .creation import arange
+    from .ranges import arange
     at = arange(o, device=x.meta.device) * i
     return at // o, -((-i - at) // o)
 
@@ -452,7 +452,7 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
         kernel = tuple(i // o for i, o in zip(image, out, strict=True))
         made = _mean(name, n, x, kernel, None, 0, False, True, None)
     else:
-        from .creation import arange
+        from .ranges import arange
         made = x
         for axis, (i, o) in enumerate(zip(image, out, strict=True)):
             low, high = _bounds(x, i, o)
@@ -478,7 +478,7 @@ def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tens
 
 def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
     """Windows of unequal size: their elements side by side, the last one again where a window is shorter than the longest."""
-    from .creation import arange
+    from .ranges import arange
     n, shape = len(image), (*x.meta.shape[:2], *out)
     if 0 in out:
         return x.new_zeros(shape), x.new_zeros(shape, dtype=int64)

@@ -21,8 +21,9 @@ from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import draws, launch, outputs, thread_draws
 from .checks import may_write, values_hold
 from .copies import strides_for
-from .creation import _finish, _options, _rounded, _shape, counts
+from .creation import _finish, _options, _shape, counts
 from .draws import draw, generator_of
+from .ranges import _rounded
 from .table import op
 
 if TYPE_CHECKING:
@@ -428,7 +429,7 @@ def _shuffled(n: int, dev: Any, g: generators.Generator) -> Tensor:
     """[0, n) in the order of n random keys, as PyTorch shuffles on GPUs: keys of so few bits that they are sorted fast, and all different with a
     probability of nine in ten.  Of each two equal ones a word of its own says whether they change places.  (Three equal ones, of which there are
     some in one of a hundred n shuffles, stay in order but for the first two.)"""
-    from .creation import arange
+    from .ranges import arange
     from .sorting import sort
     bits = min(64, math.ceil(math.log2(n - (6 * n * n + 1) / (math.log(0.9) * 12))))
     d, top = (dtypes.int32, 31) if bits <= 32 else (dtypes.int64, 63)

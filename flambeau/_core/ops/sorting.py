@@ -19,8 +19,8 @@ from ..tensor import Tensor, empty, meta, storage
 from . import launch, outputs, routines
 from .checks import may_record, of_kinds, same_device, values_hold
 from .copies import cast_program
-from .creation import arange
 from .gather_scatter import gather, scatter, taken_along
+from .ranges import arange
 from .reductions import kept_shape
 from .results import named
 from .table import op

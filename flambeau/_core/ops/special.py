@@ -132,7 +132,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     terms = p * x.meta.numel
     if terms > _MOST_TERMS:
         raise RuntimeError(f"mvlgamma: p of {p} for an input of {x.meta.numel} elements asks for {terms} terms: at most {_MOST_TERMS} are summed")
-    from .creation import arange
+    from .ranges import arange
     step = max(1, _AT_ONCE // max(x.meta.numel, 1))
     total: Any = 0
     for first in range(0, p, step):  # a part at a time: the terms are never all held, and Ctrl-C is heard between parts

@@ -15,7 +15,8 @@ from .table import namespace, op
 
 def _window(name: str, length: int, periodic: bool, shape: Any, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
     """`shape` of the phases 2 pi n / length (length - 1 unless periodic); 1 for a single point."""
-    from .creation import arange, ones
+    from .creation import ones
+    from .ranges import arange
     d = dtypes.get_default_dtype() if dtype is None else dtype
     if not hasattr(length, "__index__"):
         raise TypeError(f"{name}(): argument 'window_length' (position 1) must be int, not {type(length).__name__}")
@@ -97,7 +98,8 @@ _SOURCES = {"reflect": lambda i, n: (n - 1) - ((i % (2 * n - 2)) - (n - 1)).abs(
 def _padded(x: Tensor, left: int, right: int, mode: str = "constant") -> Tensor:
     """`x` with its last axis longer (or, where negative, shorter) at both ends; constant: by zeros."""
     from .concat import cat
-    from .creation import arange, zeros
+    from .creation import zeros
+    from .ranges import arange
     n = x.meta.shape[-1]
     if mode == "constant":
         inner = x[..., max(-left, 0):n + min(right, 0)]
@@ -225,7 +227,8 @@ _PARTS = 16  # parts of a frame that are added one by one; more are strewn by th
 
 def _overlap(pieces: Tensor, hop: int, total: int) -> Tensor:
     """(B, frames, n) added where they overlap: (B, total)."""
-    from .creation import arange, zeros
+    from .creation import zeros
+    from .ranges import arange
     b, frames, n = pieces.meta.shape
     parts = -(-n // hop)
     if parts <= _PARTS:  # the same part of all frames lies side by side, once the frames are cut into parts as long as a hop

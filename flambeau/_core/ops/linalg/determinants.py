@@ -29,7 +29,7 @@ def _diagonal(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _on_device(lu: Tensor, pivots: Tensor, parity: Tensor) -> bool:
     """`_diagonal`'s work by the device's library, where it has one."""
-    from ..creation import arange
+    from ..ranges import arange
     n = lu.meta.shape[-1]
     lead, dev = tuple(lu.meta.shape[:-2]), lu.meta.device
     info = empty(lead, dtypes.int32, dev)

@@ -51,7 +51,7 @@ def lu(packed: Tensor, pivots: Tensor, info: Tensor, exchange: bool = True) -> b
     if not _run(_made(packed, "getrf", matrices.batch_of(packed), m, n), packed, packed, pivots if exchange else None, info):
         return False
     if not exchange:
-        from ..creation import arange
+        from ..ranges import arange
         put(pivots, arange(1, min(m, n) + 1, dtype=dtypes.int32, device=pivots.meta.device))
     return True
 

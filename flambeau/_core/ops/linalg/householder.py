@@ -106,7 +106,7 @@ def _no_gradient(node: Any, gs: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------- products
 def _compact(a: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """V and T of the product of reflectors I - V T V^H: (I + D N) T = D for D = diag(tau), N the strict upper triangle of V^H V."""
-    from ..creation import eye
+    from ..ranges import eye
     m, k = a.meta.shape[-2], tau.meta.shape[-1]
     v = a.narrow(-1, 0, k).tril(-1) + eye(m, k, dtype=a.meta.dtype, device=a.meta.device)
     n = (adjoint(v) @ v).triu(1)
@@ -140,7 +140,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:  # noqa: A002
         return q
     v, t = _compact(input, tau)
     m, n = input.meta.shape[-2:]
-    from ..creation import eye
+    from ..ranges import eye
     made: Tensor = eye(m, n, dtype=input.meta.dtype, device=input.meta.device) - v @ (t @ adjoint(v.narrow(-2, 0, n)))
     return made
 

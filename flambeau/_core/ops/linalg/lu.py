@@ -95,7 +95,7 @@ def permuted(t: Tensor, order: Tensor) -> Tensor:
 
 def _matrix_of(back: Tensor, like: Tensor) -> Tensor:
     """P with A = P L U."""
-    from ..creation import arange
+    from ..ranges import arange
     m = back.meta.shape[-1]
     made: Tensor = (back.unsqueeze(-1) == arange(m, device=back.meta.device)).to(like.meta.dtype)
     return made
@@ -160,7 +160,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def _eye(t: Tensor, m: int, n: int) -> Tensor:
-    from ..creation import eye
+    from ..ranges import eye
     made: Tensor = eye(m, n, dtype=t.meta.dtype, device=t.meta.device)
     return made
 

@@ -200,7 +200,7 @@ def solve(name: str, sizes: tuple[Any, ...], x: Tensor, a: Tensor, *operands: Te
 
 def identity(t: Tensor, n: int) -> Tensor:
     """The identity matrix of t's type and device."""
-    from ..creation import eye
+    from ..ranges import eye
     made: Tensor = eye(n, dtype=t.meta.dtype, device=t.meta.device)
     return made
 
