@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import layout
 from ..autograd import tape
@@ -14,12 +14,13 @@ from ..errors import warn_once
 from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime import caches
-from ..tensor import Meta, Tensor, empty
+from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch, routines
 from .casts import to_dtype
 from .checks import may_record, may_write, no_overlap, same_device, to_one_device
 from .elementwise import Pointwise
 from .indexing import checking, fill_chosen, once, put_at, take_at, taken
+from .memory_format import contiguous_format
 from .table import op
 
 
@@ -35,42 +36,52 @@ def _axis_offset(ndim: int, axis: int, position: E.Expr, dense: bool) -> E.Expr:
     return total
 
 
-def _numbers(t: Tensor, axis: int) -> tuple[int, ...]:
-    return (t.meta.shape[axis] if t.meta.shape else 1, *t.meta.strides)
-
-
-def _prepare(name: str, t: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
-    axis = layout.wrap_dim(dim, len(t.meta.shape))
-    same_device(name, t, index, source)
-    if index.meta.numel and index.meta.dtype.name not in ("int64", "int32"):
+def _axis(name: str, t: Meta, dim: int, index: Meta, source: Meta | None) -> int:
+    """The axis that positions laid out as `index` count along, when they and what is read or written there fit each other."""
+    axis = layout.wrap_dim(dim, len(t.shape))
+    if index.numel and index.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"{name}(): Expected dtype int64 for index")
-    if index.meta.numel == 0:
+    if index.numel == 0:
         return axis
-    if max(len(index.meta.shape), 1) != max(len(t.meta.shape), 1):
-        raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else
-                                                                                         "self tensor"))
-    at = next((i for i, n in enumerate(index.meta.shape) if i != axis and n > (t.meta.shape[i] if t.meta.shape else 1)), None)
+    if max(len(index.shape), 1) != max(len(t.shape), 1):
+        raise RuntimeError("Index tensor must have the same number of dimensions as " + ("input tensor" if name == "gather" else "self tensor"))
+    at = next((i for i, n in enumerate(index.shape) if i != axis and n > (t.shape[i] if t.shape else 1)), None)
     if source is None:
         if at is not None:
-            raise RuntimeError(f"Size does not match at dimension {at} expected index {list(index.meta.shape)} to be no larger than self "
-                               f"{list(t.meta.shape)} apart from dimension {axis}")
+            raise RuntimeError(f"Size does not match at dimension {at} expected index {list(index.shape)} to be no larger than self "
+                               f"{list(t.shape)} apart from dimension {axis}")
         return axis
-    if at is None and source.meta.shape:
-        at = next((i for i, n in enumerate(index.meta.shape) if n > source.meta.shape[layout.wrap_dim(i, len(source.meta.shape))]), None)
-    if max(len(index.meta.shape), 1) != max(len(source.meta.shape), 1):
+    if at is None and source.shape:
+        at = next((i for i, n in enumerate(index.shape) if n > source.shape[layout.wrap_dim(i, len(source.shape))]), None)
+    if max(len(index.shape), 1) != max(len(source.shape), 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if at is not None:
-        raise RuntimeError(f"Expected index {list(index.meta.shape)} to be no larger than self {list(t.meta.shape)} apart from dimension "
-                           f"{axis} and to be no larger size than src {list(source.meta.shape)}")
+        raise RuntimeError(f"Expected index {list(index.shape)} to be no larger than self {list(t.shape)} apart from dimension "
+                           f"{axis} and to be no larger size than src {list(source.shape)}")
     return axis
 
 
-def _checked_along(name: str, index: Tensor, t: Tensor, axis: int) -> Tensor:
-    index = to_dtype(index, int64)
-    m, n = index.meta, t.meta.shape[axis] if t.meta.shape else 1
-    if m.numel:
-        routines.call(checking(once(m), 0, n, axis, RuntimeError, f"{name} check"), (index.ptr,))
-    return index
+class _Along(NamedTuple):
+    """What taking, or writing, along an axis does with operands laid out in one way; nothing is launched where there are no positions."""
+
+    axis: int
+    made: Meta
+    usual: bool  # on one device, with axes, and positions of 64 bits
+    check: routines.Bound | None = None
+    launch: routines.Bound | None = None
+    numbers: tuple[int, ...] = ()
+
+
+def _planned(name: str, t: Meta, dim: int, index: Meta, source: Meta | None, made: Meta) -> _Along:
+    """With the check of the positions, without the launch."""
+    if t.device is not index.device or source is not None and t.device is not source.device:
+        return _Along(layout.wrap_dim(dim, len(t.shape)), made, False)
+    axis = _axis(name, t, dim, index, source)
+    if not index.numel:
+        return _Along(axis, made, True)
+    if not t.shape or not index.shape or index.dtype is not int64 or source is not None and not source.shape:
+        return _Along(axis, made, False)
+    return _Along(axis, made, True, checking(once(index), 0, t.shape[axis], axis, RuntimeError, f"{name} check"))
 
 
 def _as_axes(t: Tensor, like: Tensor) -> Tensor:
@@ -83,37 +94,44 @@ def _gathering(d: dtype, n: int, axis: int, dense: bool) -> Map:
     return Map((E.gather(0, _axis_offset(n, axis, E.input(1, int64), dense), d),), (d, int64), (int64,) * (n + 1))
 
 
-@caches.kept
 def _gather_launch(out: Meta, x: Meta, axis: int, index: Meta) -> routines.Bound:
     n = len(x.shape)
     return launch.plan(x.device, _gathering(x.dtype, n, axis, x.strides[-1] == 1), tuple(index.shape), [out.strides, (0,) * n, index.strides],
                        [m.nbytes for m in (out, x, index)], "gather")
 
 
-def _gather_into(out: Tensor, t: Tensor, axis: int, index: Tensor) -> None:
-    routines.call(_gather_launch(out.meta, t.meta, axis, index.meta), (out.ptr, t.ptr, index.ptr), _numbers(t, axis))
+@caches.kept
+def _gathered(x: Meta, dim: int, index: Meta) -> _Along:
+    made = meta(tuple(index.shape), None, x.dtype, x.device)
+    p = _planned("gather", x, dim, index, None, made)
+    if p.check is None:
+        return p
+    return p._replace(launch=_gather_launch(made, x, p.axis, index), numbers=(x.shape[p.axis], *x.strides))
 
 
 @op(out=True, tangent="linear", out_apart=True, batch="indices")
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:  # noqa: A002
     """out[i][j] = input[index[i][j]][j] (for dim 0): the shape of index."""
-    axis = _prepare("gather", input, dim, index, None)
-    if not index.meta.numel:
-        none = empty(index.meta.shape, input.meta.dtype, input.meta.device)
-        return tape.record(none, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
-    if not input.meta.shape or not index.meta.shape:
+    p = _gathered(input.meta, dim, index.meta)
+    if not p.usual:
+        same_device("gather", input, index)
+        if index.meta.dtype is not int64:
+            return gather(input, p.axis, to_dtype(index, int64))
         return gather(_as_axes(input, index), 0, _as_axes(index, input)).reshape(tuple(index.meta.shape))
-    index = _checked_along("gather", index, input, axis)
-    out = empty(index.meta.shape, input.meta.dtype, input.meta.device)
-    _gather_into(out, input, axis, index)
-    return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), axis, tape.keep(index)), "GatherBackward0")
+    if p.check is not None:
+        routines.call(p.check, (index.ptr,))
+    out = new(p.made)
+    if p.launch is not None:
+        routines.call(p.launch, (out.ptr, input.ptr, index.ptr), p.numbers)
+    return tape.record(out, _gather_back, (input,), (tuple(input.meta.shape), p.axis, tape.keep(index)), "GatherBackward0")
 
 
 def taken_along(t: Tensor, at: Tensor) -> Tensor:
     """The elements of t at positions along the last axis, which are known to be in range; not recorded."""
-    out = empty(at.meta.shape, t.meta.dtype, t.meta.device)
-    if at.meta.numel:
-        _gather_into(out, t, len(t.meta.shape) - 1, at)
+    p = _gathered(t.meta, -1, at.meta)
+    out = new(p.made)
+    if p.launch is not None:
+        routines.call(p.launch, (out.ptr, t.ptr, at.ptr), p.numbers)
     return out
 
 
@@ -130,20 +148,31 @@ def _scattering(d: dtype, n: int, axis: int, dense: bool, mode: str) -> Map:
     return Map((E.input(0, d),), (d, int64), (int64,) * (n + 1), ((mode, _axis_offset(n, axis, E.input(1, int64), dense)),))
 
 
-@caches.kept
 def _scatter_launch(out: Meta, axis: int, index: Meta, source: Meta, mode: str) -> routines.Bound:
     n = len(out.shape)
     program = launch.within(_scattering(out.dtype, n, axis, out.strides[-1] == 1, mode), [out])
     return launch.plan(out.device, program, tuple(index.shape), [(0,) * n, source.strides, index.strides], [m.nbytes for m in (out, source, index)], "scatter")
 
 
-def _scatter_into(out: Tensor, axis: int, index: Tensor, source: Tensor, mode: str) -> None:
-    routines.call(_scatter_launch(out.meta, axis, index.meta, source.meta, mode), (out.ptr, source.ptr, index.ptr), _numbers(out, axis))
+@caches.kept
+def _scattered(name: str, x: Meta, dim: int, index: Meta, source: Meta, mode: str) -> _Along:
+    """`source` may be larger than `index`: its first elements along each axis are written."""
+    made = meta(tuple(x.shape), None, x.dtype, x.device)
+    p = _planned(name, x, dim, index, source, made)
+    if p.check is None:
+        return p
+    window = meta(tuple(index.shape), source.strides, source.dtype, source.device)
+    return p._replace(launch=_scatter_launch(made, p.axis, index, window, mode), numbers=(x.shape[p.axis], *made.strides))
+
+
+@caches.kept
+def _adding(out: Meta, index: Meta, source: Meta) -> routines.Bound:
+    return _scatter_launch(out, 0, index, source, "add")
 
 
 def added_at(out: Tensor, index: Tensor, source: Tensor) -> None:
     """Adds source to out at positions along its first axis, in their order, which are known to be in range; outside the tape."""
-    _scatter_into(out, 0, index, source, "add")
+    routines.call(_adding(out.meta, index.meta, source.meta), (out.ptr, source.ptr, index.ptr), (out.meta.shape[0], *out.meta.strides))
 
 
 def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> Tensor:
@@ -152,22 +181,22 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
     if fixed:
         layout.wrap_dim(dim, len(self.meta.shape))
         from .creation import full
-        src = full((), src, dtype=self.meta.dtype, device=self.meta.device)
-    if fixed:
-        src = src.expand(tuple(index.meta.shape))
-    else:
+        src = full((), src, dtype=self.meta.dtype, device=self.meta.device).expand(tuple(index.meta.shape))
+    elif src.meta.dtype is not self.meta.dtype:
         layout.wrap_dim(dim, len(self.meta.shape))
-        if src.meta.dtype is not self.meta.dtype:
-            raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
-    axis = _prepare(name, self, dim, index, src)
-    out = self.detach().clone(memory_format=_row_major())
-    if index.meta.numel:
-        if not self.meta.shape or not index.meta.shape or not src.meta.shape:
-            return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.meta.shape))
-        index = _checked_along(name, index, self, axis)
-        window = src if fixed else _window(src, index)
-        _scatter_into(out, axis, index, window.detach(), mode)
-    return tape.record(out, _scatter_back, (self, None if fixed else src), (axis, tape.keep(index), mode, tuple(src.meta.shape)),
+        raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
+    p = _scattered(name, self.meta, dim, index.meta, src.meta, mode)
+    if not p.usual:
+        same_device(name, self, index, src)
+        if index.meta.dtype is not int64:
+            return _scatter(name, self, p.axis, to_dtype(index, int64), src, mode)
+        return _scatter(name, _as_axes(self, index), 0, _as_axes(index, self), _as_axes(src, self), mode).reshape(tuple(self.meta.shape))
+    if p.check is not None:
+        routines.call(p.check, (index.ptr,))
+    out = (self if self.node is None else self.detach()).clone(memory_format=contiguous_format)
+    if p.launch is not None:
+        routines.call(p.launch, (out.ptr, src.ptr, index.ptr), p.numbers)
+    return tape.record(out, _scatter_back, (self, None if fixed else src), (p.axis, tape.keep(index), mode, tuple(src.meta.shape)),
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 
 
@@ -235,7 +264,10 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
     if self.meta.dtype is bool_:  # sums and products of truths are or and and
         how = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
         return to_dtype(_reduced(name, to_dtype(self, uint8), dim, index, to_dtype(src, uint8), how, include), bool_)
-    axis = _prepare(name, self, dim, index, src)
+    p = _scattered(name, self.meta, dim, index.meta, src.meta, "add")
+    axis = p.axis
+    if not p.usual:
+        same_device(name, self, index, src)
     if not self.meta.shape or not index.meta.shape or not src.meta.shape:
         if not index.meta.numel:
             return self.clone()
@@ -431,10 +463,10 @@ def _index_op(name: str, accumulate: bool) -> None:
             raise RuntimeError(str(e)) from None
 
     def function(input: Tensor, dim: int, index: Tensor, source: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
-        return inplace_form(input.clone(memory_format=_row_major()), dim, index, source, alpha=alpha)
+        return inplace_form(input.clone(memory_format=contiguous_format), dim, index, source, alpha=alpha)
     if not accumulate:
         def copy(input: Tensor, dim: int, index: Tensor, source: Any) -> Tensor:  # noqa: A002
-            return inplace_form(input.clone(memory_format=_row_major()), dim, index, source)
+            return inplace_form(input.clone(memory_format=contiguous_format), dim, index, source)
         function = copy  # type: ignore[assignment]
     function.__name__ = function.__qualname__ = name
     inplace_form.__name__ = name + "_"
@@ -524,13 +556,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.meta.numel}, "
                          f"index.numel() = {index.meta.numel}")
     same_device("put", input, index, source)
-    flat = input.clone(memory_format=_row_major()).reshape(-1)
+    flat = input.clone(memory_format=contiguous_format).reshape(-1)
     return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
-
-
-def _row_major() -> Any:
-    from .memory_format import contiguous_format
-    return contiguous_format
 
 
 # ------------------------------------------------------------------------------------------------------------------ masks
@@ -576,7 +603,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
         raise RuntimeError("masked_scatter_ only supports boolean masks, but got mask with dtype " + mask.meta.dtype.name)
     same_device("masked_scatter", input, mask, source)
     shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
-    x, m = input.expand(shape).clone(memory_format=_row_major()), mask.expand(shape)
+    x, m = input.expand(shape).clone(memory_format=contiguous_format), mask.expand(shape)
     if x.meta.numel == 0:
         return x
     wrong = "masked_scatter: expected self and source to have same number of elements where mask is true"
@@ -697,7 +724,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         if repeats < 0:
             raise RuntimeError("Repeats must be non-negative")
         wide = x.unsqueeze(axis + 1).expand(*x.meta.shape[:axis + 1], repeats, *x.meta.shape[axis + 1:])
-        return wide.clone(memory_format=_row_major()).reshape(*x.meta.shape[:axis], n * repeats, *x.meta.shape[axis + 1:])
+        return wide.clone(memory_format=contiguous_format).reshape(*x.meta.shape[:axis], n * repeats, *x.meta.shape[axis + 1:])
     else:
         r = repeats if isinstance(repeats, Tensor) else tensor(repeats, device="cpu")
         if isinstance(repeats, Tensor) and repeats.meta.shape:

@@ -41,7 +41,7 @@ def _many(name: str, value: Any, n: int) -> Sizes:
 class Pool:
     """The numbers of one pooling: kernel, stride, padding, dilation, the image's and the result's sizes."""
 
-    __slots__ = ("kernel", "stride", "padding", "dilation", "image", "out")
+    __slots__ = ("kernel", "stride", "padding", "dilation", "image", "out", "reach", "inside", "few")
 
     def __init__(self, name: str, image: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
         n = len(image)
@@ -68,35 +68,36 @@ class Pool:
             raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}), with a kernel of {kernel_sizes}. "
                                "Output size is too small")
         self.out = tuple(out)
-
-    def reach(self) -> Sizes:
-        """Sizes of the padded image that all windows fit into."""
-        return tuple(max((o - 1) * s + d * (k - 1) + 1, i + p)
-                     for o, s, d, k, i, p in zip(self.out, self.stride, self.dilation, self.kernel, self.image, self.padding, strict=True))
-
-    @property
-    def inside(self) -> bool:
-        """Whether no window reaches over the image's border."""
-        return not any(self.padding) and self.reach() == self.image
-
-    @property
-    def few(self) -> bool:
-        """Whether one formula looks at all of a window."""
-        return math.prod(self.kernel) <= _FEW
+        # sizes of the padded image that all windows fit into
+        self.reach = tuple(max((o - 1) * s + d * (k - 1) + 1, i + p)
+                           for o, s, d, k, i, p in zip(self.out, self.stride, self.dilation, self.kernel, image, self.padding, strict=True))
+        self.inside = not any(self.padding) and self.reach == image  # no window reaches over the image's border
+        self.few = math.prod(self.kernel) <= _FEW  # one formula looks at all of a window
 
     def geometry(self) -> Geometry:
         return Geometry(self.stride, self.padding, self.dilation, 1, self.image, self.kernel, self.out)
 
 
-def _prepared(name: str, x: Tensor, n: int, channels: bool = True) -> tuple[Tensor, bool]:
-    """x in a batch, and whether it came without one.  channels: there must be some."""
-    single = len(x.meta.shape) == n + 1
-    if not single and len(x.meta.shape) != n + 2:
-        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D input, but got {len(x.meta.shape)}D: {list(x.meta.shape)}")
-    if any(d == 0 for d in x.meta.shape[len(x.meta.shape) - n - channels:]):
+def _single(name: str, shape: Sizes, n: int, channels: bool = True) -> bool:
+    """Whether images of n axes came without a batch.  channels: there must be some."""
+    if len(shape) not in (n + 1, n + 2):
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D input, but got {len(shape)}D: {list(shape)}")
+    if 0 in shape[len(shape) - n - channels:]:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: "
-                           f"{list(x.meta.shape)}")
-    return (x.unsqueeze(0) if single else x), single
+                           f"{list(shape)}")
+    return len(shape) == n + 1
+
+
+def _given(*sizes: Any) -> list[Any]:
+    """Kernel sizes, strides and their like as a cache is looked up by: a tensor or a list may hold other numbers next time."""
+    return [v if v is None or isinstance(v, int) else tuple(map(int, v)) for v in sizes]
+
+
+@caches.kept
+def _pool(name: str, n: int, m: Meta, ceil: bool, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Pool, bool]:
+    """The pooling of what is laid out so, and whether it came without a batch."""
+    single = _single(name, m.shape, n)
+    return Pool(name, tuple(m.shape[-n:]), kernel, stride, padding, dilation, ceil), single
 
 
 def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
@@ -104,7 +105,7 @@ def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
     x = x.detach()
     if p.inside:
         return contiguous(x)
-    out = new(meta((*x.meta.shape[:2], *p.reach()), None, x.meta.dtype, x.meta.device))
+    out = new(meta((*x.meta.shape[:2], *p.reach), None, x.meta.dtype, x.meta.device))
     launch.fill(out, value)
     offset = 0
     for pad, s in zip(p.padding, out.meta.strides[2:], strict=True):
@@ -231,8 +232,8 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
 def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
     if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
         raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
-    x, single = _prepared(name, x, n)
-    p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+    p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
+    x = x.unsqueeze(0) if single else x
     values, at = _max_raw(x, p)
     tape.record(values, _max_back, (x,), (tuple(x.meta.shape), tape.keep(at), p), f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
@@ -241,14 +242,12 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
 def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Tensor:
     """`_max` without the places, which nobody asks for where nothing is recorded: small windows inside the image by vectors."""
     if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
-        Pool(name, tuple(_prepared(name, x, n)[0].meta.shape[2:]), kernel, stride, padding, dilation, ceil)
+        _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
-    if x.meta.contiguous and len(x.meta.shape) in (n + 1, n + 2) and x.meta.numel and x.meta.dtype.kind in "fiu":
-        batch, single = _prepared(name, x, n)
-        p = Pool(name, tuple(batch.meta.shape[2:]), kernel, stride, padding, dilation, ceil)
-        out = empty((*batch.meta.shape[:2], *p.out), x.meta.dtype, x.meta.device)
+    if x.meta.contiguous and x.meta.numel and x.meta.dtype.kind in "fiu":
+        p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         if p.inside and p.few:
-            _over_windows("max", out, batch, p)
+            out = _over_windows("max", x.unsqueeze(0) if single else x, p)
             return out.squeeze(0) if single else out
     return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 
@@ -323,19 +322,22 @@ def _over_taps(how: str, d: Any, count: int) -> Map:
 
 
 @caches.kept
-def _pooling(how: str, m: Meta, out: Meta, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[routines.Bound, list[int]]:
-    """What sums small windows inside an image laid out as m says, or takes the greatest of each, and the bytes from the image's address to each of
-    those that it takes behind the result's."""
-    strides, places = _taps(m.dtype, m.strides, kernel, stride, dilation)
-    rooms = [out.nbytes, *[m.nbytes - place for place in places]]
-    return launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(out.shape), [out.strides, *[strides] * len(places)], rooms,
-                       "avg_pool" if how == "sum" else "max_pool"), places
+def _pooling(how: str, m: Meta, p: Pool) -> tuple[Meta, routines.Bound, list[int]]:
+    """Of small windows inside an image laid out as m says: the sums', or the greatest's, layout, what writes them, and the bytes from the image's
+    address to each of those that it takes behind the result's."""
+    made = meta((*m.shape[:2], *p.out), None, m.dtype, m.device)
+    strides, places = _taps(m.dtype, m.strides, p.kernel, p.stride, p.dilation)
+    rooms = [made.nbytes, *[m.nbytes - place for place in places]]
+    return made, launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(made.shape), [made.strides, *[strides] * len(places)], rooms,
+                             "avg_pool" if how == "sum" else "max_pool"), places
 
 
-def _over_windows(how: str, out: Tensor, image: Tensor, p: Pool) -> None:
-    """Writes the sum, or the greatest, of each small window inside the image."""
-    bound, places = _pooling(how, image.meta, out.meta, p.kernel, p.stride, p.dilation)
-    routines.call(bound, (out.ptr, *[image.ptr + place for place in places]))
+def _over_windows(how: str, image: Tensor, p: Pool) -> Tensor:
+    """The sum, or the greatest, of each small window inside an image that has elements."""
+    made, bound, places = _pooling(how, image.meta, p)
+    out = new(made)
+    routines.call(bound, (out.ptr, *map(image.ptr.__add__, places)))
+    return out
 
 
 @cache
@@ -345,18 +347,17 @@ def _sum_program(d: Any) -> Reduce:
 
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     """The sum of each window, zeros beyond the image.  Recorded."""
-    d = x.meta.dtype
     n = len(p.image)
-    shape = (*x.meta.shape[:2], *p.out)
-    out = empty(shape, d, x.meta.device)
-    if out.meta.numel:
-        source = _bordered(x, p, 0)
-        if p.few:
-            _over_windows("sum", out, source, p)
-        else:
-            view = _windows(source, p.geometry())
+    if p.few and x.meta.numel:
+        out = _over_windows("sum", x if p.inside and x.meta.contiguous else _bordered(x, p, 0), p)
+    else:
+        shape = (*x.meta.shape[:2], *p.out)
+        out = empty(shape, x.meta.dtype, x.meta.device)
+        if out.meta.numel:
+            view = _windows(_bordered(x, p, 0), p.geometry())
             st = view.meta.strides
-            launch.run(_sum_program(d), (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])], name="avg_pool")
+            launch.run(_sum_program(x.meta.dtype), (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])],
+                       name="avg_pool")
     return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
 
 
@@ -368,7 +369,7 @@ def _sum_back(node: Any, g: Tensor) -> Any:
 
 def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
     """Each window's gradient added to all its elements.  Recorded."""
-    whole = zeros_meta(meta((*shape[:2], *p.reach()), None, g.meta.dtype, g.meta.device))
+    whole = zeros_meta(meta((*shape[:2], *p.reach), None, g.meta.dtype, g.meta.device))
     source = contiguous(g.detach())
     st = whole.meta.strides
     if source.meta.numel:
@@ -384,12 +385,9 @@ def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
     return tape.record(out, lambda node, gg: (_sum_windows(gg, node[tape.SAVED]),), (g,), p, "AvgPoolBackwardBackward0")
 
 
-def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) -> Any:
-    """What each window's sum is divided by: one number, or a tensor where windows differ."""
-    if override is not None:
-        if override == 0:
-            raise RuntimeError("divisor must be not zero")
-        return override
+@caches.kept
+def _shares(p: Pool, include_pad: bool) -> Any:
+    """How many elements each window's mean is taken over: one number, or an array where windows differ."""
     sides = []
     for o, s, k, pad, i in zip(p.out, p.stride, p.kernel, p.padding, p.image, strict=True):
         start = np.arange(o) * s - pad
@@ -399,22 +397,26 @@ def _divisors(p: Pool, include_pad: bool, override: int | None, like: Tensor) ->
         sides.append(stop - start)
     if all((s == s[0]).all() for s in sides):
         return int(math.prod(int(s[0]) for s in sides))
-    from .creation import tensor
     made = sides[0]
     for s in sides[1:]:  # type: ignore[assignment]
         made = made[..., None] * s
-    return tensor(made, dtype=like.meta.dtype if like.meta.dtype.is_floating_point else int64, device=like.meta.device)
+    return made
 
 
 def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None) -> Tensor:
     if x.meta.dtype.kind == "f" and x.meta.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
         return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.meta.dtype)
-    x, single = _prepared(name, x, n)
-    p = Pool(name, tuple(x.meta.shape[2:]), kernel, stride, padding, 1, ceil)
-    if x.meta.dtype is not int64:
+    p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, 1))
+    x, d = x.unsqueeze(0) if single else x, x.meta.dtype
+    if d.kind not in "fc" and d is not int64:
         of_kinds("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, "fc")
-    total, by = _sum_windows(x, p), _divisors(p, include, override, x)
-    out = total / by if x.meta.dtype.is_floating_point else total.div(by, rounding_mode="trunc")
+    if override == 0:
+        raise RuntimeError("divisor must be not zero")
+    total, by = _sum_windows(x, p), _shares(p, include) if override is None else override
+    if isinstance(by, np.ndarray):
+        from .creation import tensor
+        by = tensor(by, dtype=d if d.is_floating_point else int64, device=x.meta.device)
+    out = total / by if d.is_floating_point else total.div(by, rounding_mode="trunc")
     return out.squeeze(0) if single else out
 
 
@@ -445,7 +447,8 @@ def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
 @in_float32
 def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
     of_kinds(name, x, "f")
-    x, single = _prepared(name, x, n, False)
+    single = _single(name, x.meta.shape, n, False)
+    x = x.unsqueeze(0) if single else x
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
     if x.meta.numel and 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
@@ -465,7 +468,8 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
 
 def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
     of_kinds(name, x, "f")
-    x, single = _prepared(name, x, n)
+    single = _single(name, x.meta.shape, n)
+    x = x.unsqueeze(0) if single else x
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
     if 0 not in out and all(i % o == 0 for i, o in zip(image, out, strict=True)):
