@@ -199,7 +199,7 @@ class GraphModule(Module):
 
     # ------------------------------------------------------------------------------------------------------------- keeping
     def _parts(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_graph", "_code", "_compiled_call_impl")}
 
     def __reduce__(self) -> Any:
         return _restored, (self._parts(), self._graph, type(self).__name__)

@@ -65,6 +65,7 @@ class Module(Stateful):
     training: bool
     dump_patches: bool = False
     call_super_init: bool = False
+    _compiled_call_impl: Callable[..., Any] | None = None
     _forward_hooks: dict[int, Any]
     _forward_pre_hooks: dict[int, Any]
     _forward_hooks_with_kwargs: dict[int, bool]
@@ -96,6 +97,13 @@ class Module(Stateful):
     # -- calling -----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
+                or self._compiled_call_impl or _hooks.active):
+            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
+        return self.forward(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that `compile` has no part in."""
         if (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks
                 or _hooks.active):
             return self._call_with_hooks(args, kwargs)
@@ -245,6 +253,9 @@ class Module(Stateful):
                 self._non_persistent_buffers_set.discard(name)
                 return
         object.__delattr__(self, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_compiled_call_impl"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -434,9 +445,12 @@ class Module(Stateful):
     # -- modes -------------------------------------------------------------------------------------------------------
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """`flambeau.compile` of this Module's calls, in place."""
+        """Compiles this Module's calls, in place: it stays what it is, and its calls do what they did, as those of ``flambeau.compile(module)``.
+
+        args, kwargs: as `flambeau.compile`'s after the function; the same errors.  A copy of the Module, or one that is loaded, is not compiled.
+        """
         from .._core.compile.compiled import compile as compiled
-        compiled(self, *args, **kwargs)
+        self.__dict__["_compiled_call_impl"] = compiled(self._call_impl, *args, **kwargs)
 
     def train(self: T, mode: bool = True) -> T:
         """Sets training mode here and below: dropout drops and batch norm uses the batch's statistics."""

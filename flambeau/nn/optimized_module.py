@@ -55,7 +55,7 @@ class OptimizedModule(Module):
         delattr(self._modules["_orig_mod"], name)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_calls"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_calls", "_compiled_call_impl")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

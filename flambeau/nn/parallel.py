@@ -191,7 +191,7 @@ def replicate(network: M, devices: Sequence[Any], detach: bool = False) -> list[
         copies: list[Any] = []
         for module in modules:
             copy = module.__new__(type(module))
-            copy.__dict__.update(module.__dict__)
+            copy.__dict__.update(module.__getstate__())
             copy.__dict__["_former_parameters"] = {}
             copies.append(copy)
         for module, copy in zip(modules, copies):

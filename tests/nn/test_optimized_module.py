@@ -94,3 +94,97 @@ def test_copies_are_modules_of_their_own(again: Any) -> None:
             p.zero_()
     assert other(x).tolist() == [[0.0, 0.0]] * 4
     assert model(x).tolist() != [[0.0, 0.0]] * 4
+
+
+class _Calls(nn.Module):
+    """Counts how often Python does its call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.scale = net(), 2.0
+        self.cuts = True
+
+    def forward(self, x: Any, *, twice: bool = False) -> Any:
+        y = self.net(x) * self.scale
+        return y + y if twice else y
+
+
+def _scaled(model: Any) -> None:
+    model.scale = 3.0
+
+
+def _other_forward(model: Any) -> None:
+    model.forward = lambda x: model.net(x) - 1
+
+
+@pytest.mark.parametrize("change", [None, lambda m: m.eval(), _frozen, _scaled, _other_forward, lambda m: m.register_buffer("more", torch.ones(1)),
+                                    lambda m: m.net[0].register_forward_pre_hook(lambda m, args: (args[0] * 3,)),
+                                    lambda m: m.register_forward_hook(lambda m, args, out: out * 2),
+                                    lambda m: setattr(m.net, "2", nn.ReLU())], ids=range(9))
+def test_compiled_in_place_it_does_what_it_did(change: Any) -> None:
+    model, plain = _Calls(), _Calls()
+    model.compile()
+    assert type(model) is _Calls
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert trained(model, change) == trained(plain, change)
+    assert model._compiled_call_impl.__compiled__.records
+
+
+def test_compiled_in_place_python_is_left_out() -> None:
+    model = _Calls()
+    model.compile()
+    x = torch.ones(4, 3)
+    with torch.no_grad():
+        model.eval()
+        for _ in range(6):
+            wanted = model(x)
+        (record,) = model._compiled_call_impl.__compiled__.records
+        made = record.call((x,), {})
+        assert made is not compiled.MISS
+        assert made.tolist() == wanted.tolist()
+        assert model(x, twice=True).tolist() == (wanted + wanted).tolist()
+        model.scale = 5.0
+        assert record.call((x,), {}) is compiled.MISS
+
+
+def test_compiled_in_place_within_others() -> None:
+    inner, plain = _Calls(), _Calls()
+    inner.compile()
+    around, beside = torch.compile(nn.Sequential(inner, nn.Tanh())), nn.Sequential(plain, nn.Tanh())
+    assert trained(around) == trained(beside)
+    around.compile()
+    assert trained(around) == trained(beside)
+    assert around(torch.ones(4, 3)).tolist() == beside(torch.ones(4, 3)).tolist()
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy])
+def test_copies_of_what_was_compiled_in_place_are_not(again: Any) -> None:
+    model = net()
+    model.compile()
+    for _ in range(6):
+        model(torch.ones(4, 3))
+    other = again(model)
+    assert other._compiled_call_impl is None
+    other.__dict__["forward"] = lambda x: x
+    assert other(torch.ones(2)).tolist() == [1.0, 1.0]
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    assert pickle.loads(pickle.dumps(model))._compiled_call_impl is None
+
+
+def test_compile_in_place_reads_its_options_as_compile_does() -> None:
+    model = net()
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
+        model.compile(mode="fast")
+    assert model._compiled_call_impl is None
+    model.compile(backend="eager")
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    with pytest.raises(TypeError):
+        model.compile(model)
+
+
+def test_traced_modules_compiled_in_place_are_copied_without_it() -> None:
+    traced = torch.fx.symbolic_trace(net())
+    traced.compile()
+    assert traced(torch.ones(4, 3)).shape == (4, 2)
+    assert copy.deepcopy(traced)._compiled_call_impl is None
+    assert pickle.loads(pickle.dumps(traced))._compiled_call_impl is None
