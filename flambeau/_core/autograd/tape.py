@@ -359,6 +359,7 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
     token = _grad.set(create)
     ends: list[Callable[[], None]] = []
     outer = _ends.set(ends)
+    every = _all_leaves.set(capture is None and leaves is None)
     try:
         _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
         for end in ends:
@@ -369,6 +370,7 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
                 _to_leaf(leaf, g, create, capture, None if leaves is None else {id(n) for n in leaves})
         raise half.error from None
     finally:
+        _all_leaves.reset(every)
         _ends.reset(outer)
         _grad.reset(token)
 
@@ -380,6 +382,7 @@ class HalfWay(BaseException):
         self.error, self.reached = error, reached
 
 
+_all_leaves: ContextVar[bool] = ContextVar("the backward pass accumulates in all leaves", default=True)
 # what is called when this thread's backward pass is over
 _ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the backward pass", default=None)
 
@@ -387,6 +390,16 @@ _ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the bac
 def is_running() -> bool:
     """Whether this thread is inside a backward pass."""
     return _ends.get() is not None
+
+
+def running_pass() -> Any:
+    """What tells this thread's backward pass from others, by identity; None outside of one."""
+    return _ends.get()
+
+
+def reaches_leaves() -> bool:
+    """Whether the pass that this thread runs accumulates in all leaves."""
+    return _all_leaves.get()
 
 
 def at_end(call: Callable[[], None]) -> None:

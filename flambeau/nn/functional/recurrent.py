@@ -69,7 +69,7 @@ def _gated(op: Pointwise, parts: int, alike: bool, x: Any, h: Any, *states: Any)
     """
     kept = (x, h, *states)
     d = x.dtype
-    if autocast.regions[0] or d.opmath is not d or any(
+    if (autocast.regions[0] and autocast.current.get()) or d.opmath is not d or any(
             type(t) is not Tensor or not t.meta.plain or t.meta.dtype is not d or t.meta.device is not x.meta.device for t in kept):
         return op((*x.chunk(parts, -1), *h.chunk(parts, -1), *states))
     outs = op((*_windows(x, parts), *_windows(h, parts), *[alias(s, s.meta, s.ptr) for s in states]))
