@@ -1,4 +1,4 @@
-"""The command line: `flambeau info`, `smi`, `demo`, `run` and `completion` (also as `python -m flambeau`)."""
+"""The command line: `flambeau info`, `smi`, `demo`, `run`, `warm` and `completion` (also as `python -m flambeau`)."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("-c", dest="code", nargs=argparse.REMAINDER, metavar="CODE", help="run this text; what follows are its own arguments")
     run.add_argument("script", nargs="?", help="a Python file that says `import torch`; - reads it from stdin")
     run.add_argument("arguments", nargs=argparse.REMAINDER, help="its own arguments")
+
+    warm = commands.add_parser("warm", help="compile the kernels that usual programs need, ahead and on all cores")
+    warm.add_argument("--only", metavar="GROUP", action="append", help="of this kind of program, such as mlp or language (may be given again)")
+    warm.add_argument("--jobs", type=_positive, metavar="N", help="so many processes at a time (default: one a core)")
 
     complete = commands.add_parser("completion", help="print the completion of these words for a shell")
     complete.add_argument("shell", choices=("bash", "zsh", "fish"), help='which shell, such as in: eval "$(flambeau completion bash)"')
@@ -126,6 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
             management.show(as_json=chosen.json, watch=chosen.watch)
             return 0
+        if chosen.command == "warm":
+            from flambeau import warm as ahead
+
+            for name in chosen.only or ():
+                if name not in ahead.names():
+                    top.error(f"warm: argument --only: {name!r} is none of {', '.join(ahead.names())}")
+            return ahead.run(chosen.only, chosen.jobs)
         from flambeau.demo import learn, train
 
         return train.run(chosen.device, chosen.epochs or learn.EPOCHS, chosen.seed, page=not chosen.no_page)

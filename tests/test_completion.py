@@ -35,7 +35,7 @@ def test_what_bash_offers(tmp_path: Path) -> None:
     def at(line: str) -> list[str]:
         return offered(line, script, tmp_path)
     commands = [c.name for c in completion.commands(cli.parser())]
-    assert at("flambeau ")[:len(commands)] == commands == ["info", "smi", "demo", "run", "completion"]
+    assert at("flambeau ")[:len(commands)] == commands == ["info", "smi", "demo", "run", "warm", "completion"]
     assert at("flambeau i") == ["info"] and at("flambeau --v") == ["--version"]
     assert at("flambeau run --sim") == ["--sim-gpus", "--sim-model", "--sim-memory"]
     assert at("flambeau run --sim-model H") == at("flambeau run --sim-model=H") == ["H100", "H200"]

@@ -123,7 +123,7 @@ def tell_of_slow_compilation() -> None:
 
     def tell(count: int, seconds: float) -> None:
         why = cache.why_not()
-        kept = f"they are not kept: {why}" if why else f"they are kept in {cache.folder()}, so the next run starts sooner"
+        kept = f"they are not kept: {why}" if why else f"they are kept in {cache.folder()}, so the next run starts sooner (see `flambeau warm`)"
         print(f"flambeau run: compiling kernels, {count} in {seconds:.1f} s so far; {kept}", file=sys.stderr)
     cache.on_slow = tell
 
