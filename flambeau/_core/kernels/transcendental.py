@@ -498,15 +498,27 @@ def _hypot(x: Value, y: Value) -> Value:
 
 
 def _fmod(x: Value, y: Value) -> Value:
-    # the quotient, rounded and cut, is at most one too big; the remainder of either is a number of the type, so that the
-    # fused product is exact
+    """Exact: the remainder of a quotient that is rounded to a whole number is a number of the type, so that the fused product is exact.
+
+    A quotient with more digits than the type has is taken off from its first digits down, as many at a time as the type has.
+    """
     a, b = abs(x), abs(y)
-    q = a / b
-    whole = q.trunc()
-    r = (-whole).fma(b, a)
+    most = 2.0 ** (52 if x.d is float64 else 23)
+    bias, digits = _of(x).bias, _of(x).mantissa
+
+    def leading(r: Value) -> Value:
+        # where the quotient overflows, that by the divisor times a power of two, whose multiples are multiples of the divisor too; a second
+        # power for subnormal ones
+        d = b
+        for power in (bias, digits + 20):
+            d = abs(r / d).equals(math.inf).pick(d * 2.0 ** power, d)
+        return (-(r / d).nearest()).fma(d, r)
+
+    far = a.repeated(leading, lambda r: (abs(r / b) >= most) & (a < math.inf) & (b > 0.0))
+    # of the last quotient, cut, which rounding may have made one too big
+    r = (-(far / b).trunc()).fma(b, far)
     r = (r < 0.0).pick(r + b, r)
-    r = (a < b).pick(a, r).sign_of(x)
-    return r.rescued((q >= 2.0 ** (52 if x.d is float64 else 23)) & (a < math.inf) & (b > 0.0), "fmod", [x, y])
+    return (a < b).pick(a, r).sign_of(x)
 
 
 _BOTH: dict[str, Callable[..., Value]] = {

@@ -7,12 +7,12 @@ Every operation rounds once, and nothing is fused but `fma`, so that all rendere
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import float32, float64, int32, int64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from ..dtypes import dtype
@@ -72,6 +72,10 @@ class Value(ABC):
     @abstractmethod
     def rescued(self, when: Mask, name: str, args: Sequence[Value]) -> Self:
         """This, but the target's library's function of `args` where `when`, which rarely is anywhere."""
+
+    def repeated(self, step: Callable[[Any], Value], where: Callable[[Any], Mask]) -> Self:
+        """`step` of this, and of what it gives, as long as `where` is true of it."""
+        raise NotImplementedError("a renderer whose own library has the functions that need it (fmod) writes no loops")
 
     # --------------------------------------------------------------------------------------------------- the same for all
     def __add__(self, o: Value | float) -> Self: return self.binary("add", self, o)

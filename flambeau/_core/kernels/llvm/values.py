@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...dtypes import float64
 from .. import values
@@ -10,7 +10,7 @@ from . import libm
 from .emit import constant, ty, vec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...dtypes import dtype
     from .emit import Emitter
@@ -114,6 +114,24 @@ class Value(values.Value):
         em.jump(on)
         em.start(on)
         return self.of(em.phi(self.type, (self.v, before), (exact.v, after)))
+
+    def repeated(self, step: Callable[[Any], values.Value], where: Callable[[Any], values.Mask]) -> Value:
+        em = self.em
+        head, body, done, before = em.label("head"), em.label("body"), em.label("done"), em.current
+        em.jump(head)
+        em.start(head)
+        at, name = len(em.lines), em.fresh()
+        em.lines.append("")  # the phi, once the block that the loop comes back from is known
+        here = self.of(name)
+        on = where(here)
+        assert isinstance(on, Mask)
+        em.branch(on.any(), body, done)
+        em.start(body)
+        after, last = on.pick(step(here), here), em.current
+        em.jump(head)
+        em.lines[at] = f"  {name} = phi {self.type} [ {self.v}, %{before} ], [ {after.v}, %{last} ]"
+        em.start(done)
+        return here
 
     def times_power(self, n: values.Value, bits: values.Value) -> Value:
         double = self.d is float64
