@@ -17,6 +17,7 @@ from ..tensor import Tensor, empty
 from . import launch
 from .casts import to_dtype
 from .copies import contiguous
+from .elementwise import Pointwise
 from .results import named
 from .table import op, pointwise
 
@@ -280,7 +281,7 @@ def frexp(input: Tensor) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------- orthogonal polynomials
-_UNROLLED = 24
+_UNROLLED, _MOST_DEGREES = 24, 4096
 
 
 def _chebyshev(kind: str) -> Any:
@@ -331,21 +332,39 @@ for _kind in "tuvw":
               doc=f"The Chebyshev polynomial {_kind.upper()} of degree n at 2 input - 1.")
 
 
+_A_LAUNCH = 32  # degrees
+
+
 def _by_recurrence(name: str, second: Any, step: Any, doc: str) -> None:
-    """p0 = 1, p1 = second(x), p(k+1) = step(x, k, pk, p(k-1)), up to the largest degree asked for."""
+    """p0 = 1, p1 = second(x), p(k+1) = step(x, k, pk, p(k-1)), up to the largest degree asked for, 32 degrees a launch."""
+    def on(x: Expr, n: Expr, p: Any, q: Any, out: Any, done: Any, steps: int) -> Any:
+        for k in range(steps):
+            p, q = q, step(x, done + float(k), q, p)
+            out = where(E.trunc(n) == done + float(k + 1), q, out)
+        return out, p, q
+
+    def begin(x: Expr, n: Expr, top: int) -> Any:
+        """Up to degree `top`; with the last two polynomials where more are to come."""
+        p, q = E.const(1, x.dtype), second(x)
+        out = where(E.trunc(n) == 0.0, p, where(E.trunc(n) == 1.0, q, 0.0 * x))
+        made = on(x, n, p, q, out, E.const(1, x.dtype), max(min(top, _A_LAUNCH) - 1, 0))
+        return made if top > _A_LAUNCH else made[0]
+
+    def go_on(x: Expr, n: Expr, out: Expr, p: Expr, q: Expr, done: Expr) -> Any:
+        return on(x, n, p, q, out, done, _A_LAUNCH)
+    first = Pointwise(name, begin, 2, promote="float", accept="buif")
+    more = Pointwise(name, go_on, 5, promote="float", accept="buif")
+
     def call(input: Any, n: Any) -> Any:  # noqa: A002
-        x, degrees = _paired(name, input, n, True)
-        if x.meta.dtype.kind != "f":
-            x, degrees = (to_dtype(t, dtypes.get_default_dtype()) for t in (x, degrees))
-        degrees = degrees.detach().trunc()
-        top = int(degrees.max().item()) if degrees.meta.numel else 0
-        p, q = x * 0 + 1, second(x)
-        out = (degrees == 0).to(x.meta.dtype) * p
-        out = q.where(degrees == 1, out)
-        for k in range(1, min(top, 4096)):
-            p, q = q, step(x, float(k), q, p)
-            out = q.where(degrees == float(k + 1), out)
-        return out
+        _paired(name, input, n, True)
+        top = n if not isinstance(n, Tensor) else n.detach().max().item() if n.meta.numel else 0
+        top = min(max(int(top), 0), _MOST_DEGREES)
+        # few kernels for many degrees: as many steps as the next power of two
+        at_once = 1 << (min(top, _A_LAUNCH + 1) - 1).bit_length() if top else 0
+        got = first((input, n), (), (("top", at_once),))
+        for done in range(_A_LAUNCH, top, _A_LAUNCH):
+            got = more((input, n, *got), (float(done),))
+        return got[0] if top > _A_LAUNCH else got
     call.__name__ = call.__qualname__ = name
     call.__doc__ = doc
     op(method=False, out=True, spaces=("special",), name=name)(call)
