@@ -201,7 +201,8 @@ def test_remainders_are_exact(d: dtype) -> None:
     ends = np.array([low, 3 * low, 77 * low, info.tiny, 5 * info.tiny, 0.1, 1, 3, 2.0 ** 23, high / 2, high / 3, high, np.inf, np.nan, 0], d.np)
     ends, others = (e.ravel() for e in np.meshgrid(ends, np.concatenate((ends, -ends))))
     with np.errstate(all="ignore"):
-        for x, y in ((a, b), (others, ends), (ends, others), (b * whole, b), (near, b), (whole, RNG.uniform(0.1, 3, a.size).astype(d.np)), (tiny, np.roll(tiny, 1))):
+        for x, y in ((a, b), (others, ends), (ends, others), (b * whole, b), (near, b),
+                     (whole, RNG.uniform(0.1, 3, a.size).astype(d.np)), (tiny, np.roll(tiny, 1))):
             want = np.fmod(x, y)
             got = apply("fmod", d, x, y)
             np.testing.assert_array_equal(got, want)
