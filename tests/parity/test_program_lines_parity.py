@@ -38,6 +38,17 @@ T.ones(()).expand(1, 1).stride()
 """
 
 CHECKS = """
+T.tensordot(T.ones(2,5,dtype=T.int64),T.ones(3,2),1)
+T.tensordot(T.ones(2,1,dtype=T.int64),T.ones(3,2),1)
+T.tensordot(T.ones(2),T.ones(2),([0],[0,1]))
+T.addmm(T.ones(2,2).bfloat16(),T.ones(2,2),T.ones(2,2).bfloat16())
+T.addmv(T.ones(2).half(),T.ones(2,0),T.ones(0).half())
+T.baddbmm(T.ones(1,2,2).half(),T.ones(1,2,2).half(),T.ones(1,2,2))
+T.addr(T.ones(2,2).half(),T.ones(2),T.ones(2).long(),alpha=.5)
+T.ones(2,2).half().addr_(T.ones(2),T.ones(2).double(),beta=2)
+T.ones(2,2).long().addr_(T.ones(2),T.ones(2).long())
+T.ones(2,2).long().addr(T.ones(2).long(),T.ones(2).long(),beta=.5)
+T.searchsorted(T.tensor([[1,2],[3,4],[5,6]]),T.tensor([[4],[4],[4]]),right=True)
 T.tensor(1.,requires_grad=True).T
 T.topk(T.tensor(1.),0)
 T.topk(T.tensor(1.),0,-1)

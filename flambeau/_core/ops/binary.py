@@ -21,7 +21,7 @@ from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from . import table
-from .checks import may_write, of_kinds
+from .checks import factor_fits, may_write, of_kinds
 from .elementwise import Pointwise
 from .table import op, pointwise, write_out
 
@@ -60,15 +60,6 @@ def no_bool(a: Any, b: Any) -> None:
                            "`logical_not()` operator instead.")
 
 
-def _check_alpha(name: str, common: dtypes.dtype, alpha: Any) -> None:
-    if isinstance(alpha, bool) and common.kind != "b":
-        raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if common.kind in "bui" and isinstance(alpha, float):
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if common.kind != "c" and isinstance(alpha, complex):
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
-
-
 ADD = Pointwise("add", lambda x, y: x + y, 2)
 SUB = Pointwise("sub", lambda x, y: x - y, 2, accept="uifc")
 ADD_SCALED = Pointwise("add", lambda x, y, alpha: x + y * alpha, 2)
@@ -100,7 +91,7 @@ _PAIR = {"input": EITHER, "self": EITHER, "other": EITHER}
 def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str, ...]) -> Any:
     """`add` or `sub`: input + alpha * other, or -."""
     def scale(a: Any, b: Any, alpha: Any) -> None:
-        _check_alpha(name, scaled.common((a, b)), alpha)
+        factor_fits(scaled.common((a, b)), alpha)
 
     def function(input: Any, other: Any, *, alpha: Any = 1) -> Any:  # noqa: A002
         a, b = _pair(name, input, other)

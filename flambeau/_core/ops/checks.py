@@ -168,3 +168,13 @@ def may_record(name: str, result: dtypes.dtype, *inputs: Tensor, real: bool = Fa
         raise RuntimeError(f"Autograd not support dtype: {dtypes.title(result)}, the result of {name}()")
     if real and result.is_complex and tape.recording(*inputs):
         raise RuntimeError(f"{name} does not support automatic differentiation for outputs with complex dtype.")
+
+
+def factor_fits(common: dtypes.dtype, factor: Any, label: str = "alpha") -> None:
+    """Raises RuntimeError where a number is of a kind that a result of this type cannot take as its factor."""
+    if isinstance(factor, bool) and common.kind != "b":
+        raise RuntimeError(f"Boolean {label} only supported for Boolean results.")
+    if common.kind in "bui" and isinstance(factor, float):
+        raise RuntimeError(f"For integral input tensors, argument {label} must not be a floating point number.")
+    if common.kind != "c" and isinstance(factor, complex):
+        raise RuntimeError(f"For non-complex input tensors, argument {label} must not be a complex number.")

@@ -37,10 +37,12 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = list(range(len(a.meta.shape) - dims, len(a.meta.shape))), list(range(dims))
     else:
         left, right = [[d] if isinstance(d, int) else list(d) for d in dims]
-    left = [layout.wrap_dim(d, len(a.meta.shape)) for d in left]
-    right = [layout.wrap_dim(d, len(b.meta.shape)) for d in right]
     if len(left) != len(right):
         raise RuntimeError("both dimension lists should have same length")
+    if a.meta.dtype is not b.meta.dtype:
+        raise RuntimeError(f"both inputs should have same dtype; they have {a.meta.dtype} and {b.meta.dtype}")
+    left = [layout.wrap_dim(d, len(a.meta.shape)) for d in left]
+    right = [layout.wrap_dim(d, len(b.meta.shape)) for d in right]
     for x, y in zip(left, right, strict=True):
         if a.meta.shape[x] != b.meta.shape[y] and 1 in (a.meta.shape[x], b.meta.shape[y]):
             # one element stands for all: the other's are summed first

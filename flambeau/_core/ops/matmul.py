@@ -14,7 +14,7 @@ from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import launch, routines
 from .casts import in_float32, to_dtype
-from .checks import of_kinds, same_device
+from .checks import factor_fits, of_kinds, same_device
 from .copies import contiguous
 from .elementwise import fit
 from .linear_activation import back as _activation_back
@@ -340,6 +340,10 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
 
     def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         same_device(name, base, first, second)
+        for t in (first, second):
+            if t.meta.dtype is not base.meta.dtype:
+                raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)}, {_type_name(first)} and "
+                                   f"{_type_name(second)}")
         if base.meta.dtype.kind in "bui":  # numbers of another kind are first made of this one
             alpha, beta = (int(x) if base.meta.dtype.kind != "b" else bool(x) for x in (alpha, beta))
         return added(base, first, second, beta, alpha)
@@ -347,8 +351,6 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
     @in_float32
     def added(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         made = product(first, second)
-        if base.meta.dtype is not made.meta.dtype:
-            raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)} != {_type_name(made)}")
         if layout.broadcast_shapes(base.meta.shape, made.meta.shape) != tuple(made.meta.shape):
             raise RuntimeError(f"The expanded size of the tensor ({list(made.meta.shape)}) must match the existing size "
                                f"({list(base.meta.shape)})")
@@ -396,17 +398,22 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return made
 
 
-_addr, _addr_ = _added("addr", lambda a, b: outer(a, b))
+_addr, _ = _added("addr", lambda a, b: outer(a, b))
 
 
 def _addr_inplace(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    from .copies import assign
+    from .outputs import castable
     if _outer_added(self, vec1, vec2) and tuple(self.meta.shape) == (vec1.meta.numel, vec2.meta.numel) and beta != 0 and not tape.recording(self, vec1, vec2):
         if beta != 1:
             self.mul_(beta)
         made: Tensor = self.addcmul_(vec1.unsqueeze(1), vec2, value=alpha)
         return made
-    made = _addr_(self, vec1, vec2, beta=beta, alpha=alpha)
-    return made
+    made = addr(self, vec1, vec2, beta=beta, alpha=alpha)
+    if made.meta.shape != self.meta.shape:
+        raise RuntimeError(f"addr_: the result has shape {list(made.meta.shape)}, which does not fit into {list(self.meta.shape)} in place")
+    castable("addr_", made.meta.dtype, self.meta.dtype)
+    return assign(self, made)
 
 
 def _outer_added(base: Tensor, a: Tensor, b: Tensor) -> bool:
@@ -422,7 +429,10 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
         same_device("addr", input, vec1, vec2)
         whole: Tensor = input.addcmul(vec1.unsqueeze(1), vec2, value=alpha)
         return whole
-    made: Tensor = _addr(input, vec1, vec2, beta, alpha)
+    common = dtypes.promote_types(dtypes.promote_types(input.meta.dtype, vec1.meta.dtype), vec2.meta.dtype)
+    factor_fits(common, beta, "beta")
+    factor_fits(common, alpha)
+    made: Tensor = _addr(*(to_dtype(t, common) for t in (input, vec1, vec2)), beta, alpha)
     return made
 
 

@@ -136,7 +136,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:  # noqa: A002
     from .ranges import arange
     step = max(1, _AT_ONCE // max(x.meta.numel, 1))
     total: Any = 0
-    for first in range(0, p, step):  # a part at a time: the terms are never all held, and Ctrl-C is heard between parts
+    for first in range(0, p if x.meta.numel else 1, step):  # a part at a time: the terms are never all held, and Ctrl-C is heard between parts
         halves = arange(first, min(first + step, p), dtype=x.meta.dtype, device=x.meta.device) * 0.5
         total = total + (x.unsqueeze(-1) - halves).lgamma().sum(-1)
     return to_dtype(total + p * (p - 1) * 0.25 * math.log(math.pi), d)

@@ -73,6 +73,15 @@ def test_einsum_of_numbers(equation: str, device: str) -> None:
     assert tensors[0].grad is not None and tensors[0].grad.item() == made.item() / 2
 
 
+@pytest.mark.parametrize("dims", [0, 1, ([0], [1])])
+def test_tensordot_of_mixed_types(dims):
+    for left, right in ((fb.ones(1, 3), fb.ones(3, 1).double()), (fb.ones(1, 0).half(), fb.ones(0, 1)), (fb.ones(2, 1).long(), fb.ones(1, 2))):
+        with pytest.raises(RuntimeError, match="both inputs should have same dtype"):
+            fb.tensordot(left, right, dims)
+    with pytest.raises(RuntimeError, match="both dimension lists should have same length"):
+        fb.tensordot(fb.ones(1), fb.ones(1), ([0], [0, 1]))
+
+
 def test_bilinear_is_one_function() -> None:
     assert fb.nn.functional.bilinear is fb.bilinear
     a, b, w, bias = (np.random.default_rng(k).standard_normal(s) for k, s in enumerate([(3, 5, 2), (3, 5, 4), (6, 2, 4), (6,)]))

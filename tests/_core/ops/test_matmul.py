@@ -65,6 +65,29 @@ def test_errors():
         fb.zeros(2, 3) @ fb.zeros(3, 2, dtype=fb.float64)
 
 
+@pytest.mark.parametrize("types", [("bfloat16", "float32", "bfloat16"), ("bfloat16", "bfloat16", "float32"), ("float32", "int64", "int64")])
+def test_sums_of_products_of_mixed_types(types):
+    base, left, right = (fb.ones(2, 2, dtype=getattr(fb, name)) for name in types)
+    for name, call in {"addmm": lambda: base.addmm(left, right), "addmv": lambda: base[0].addmv(left, right[0]),
+                       "baddbmm": lambda: base[None].baddbmm(left[None], right[None]), "addbmm": lambda: base.addbmm(left[None], right[None])}.items():
+        with pytest.raises(RuntimeError, match=f"{name} operands to have the same dtype, but got: .*, .* and "):
+            call()
+
+
+def test_addr_promotes():
+    base, left, right = fb.ones(2, 3, dtype=fb.int64), fb.tensor([1.0, 2.0]), fb.tensor([1, 2, 3], dtype=fb.uint8)
+    made = base.addr(left, right, alpha=0.5)
+    assert made.dtype is fb.float32 and made.tolist() == [[1.5, 2.0, 2.5], [2.0, 3.0, 4.0]]
+    with pytest.raises(RuntimeError, match="Float can't be cast to the desired output type Long"):
+        base.addr_(left, right)
+    assert base.addr_(right[:2], right).tolist() == [[2, 3, 4], [3, 5, 7]]
+    assert fb.ones(2, 2, dtype=fb.float16).addr_(left, left).dtype is fb.float16
+    for more, words in (({"alpha": 0.5}, "argument alpha must not be a floating"), ({"beta": 0.5}, "argument beta must not be a floating"),
+                        ({"alpha": True}, "Boolean alpha only")):
+        with pytest.raises(RuntimeError, match=words):
+            base.addr(right[:2], right, **more)
+
+
 def test_on_every_device(device):
     a, b = random((20, 30), np.float32), random((30, 10), np.float32, 1)
     np.testing.assert_allclose((fb.from_numpy(a).to(device) @ fb.from_numpy(b).to(device)).cpu().numpy(), a @ b, rtol=1e-4, atol=1e-4)

@@ -27,12 +27,13 @@ def test_searchsorted_is_numpys(seq, wanted, right, d, narrow):
 
 
 @pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.parametrize("values", [1, 6])
 @pytest.mark.parametrize("right", [False, True])
-def test_each_row_searches_its_own_sequence(rows, right):
+def test_each_row_searches_its_own_sequence(rows, values, right):
     rng = np.random.default_rng(rows)
-    a, w = np.sort(rng.integers(0, 20, (rows, 2, 15)).astype(float)), rng.integers(-2, 22, (rows, 2, 6)).astype(float)
+    a, w = np.sort(rng.integers(0, 20, (rows, 2, 15)).astype(float)), rng.integers(-2, 22, (rows, 2, values)).astype(float)
     a[0, 0, -3:] = np.nan  # lies before every value, as in PyTorch
-    w[0, 0, 2] = np.nan
+    w[0, 0, -1] = np.nan
     a[1, 1] = a[1, 1, ::-1].copy()
     want = np.stack([[halving.places(a[i, j], w[i, j], right) for j in range(2)] for i in range(rows)])
     np.testing.assert_array_equal(fb.searchsorted(fb.tensor(a), fb.tensor(w), right=right).numpy(), want)
@@ -91,6 +92,7 @@ def test_on_every_device(device):
     assert str(at.device) == device
     np.testing.assert_array_equal(at.cpu().numpy(), np.searchsorted(a, w))
     assert fb.isin(fb.tensor(a).to(device), fb.tensor(a[:10]).to(device)).sum().item() == 10
+    assert fb.searchsorted(fb.tensor([[1, 2], [3, 4], [5, 6]]).to(device), fb.tensor([[4], [4], [4]]).to(device)).tolist() == [[2], [1], [0]]
 
 
 @pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.float64, fb.int32])

@@ -148,6 +148,7 @@ def test_mvlgamma_sums_any_number_of_terms_or_refuses_at_once() -> None:
     for p in (2**30, 2**31, 2**63 - 1):
         with pytest.raises(RuntimeError, match=rf"mvlgamma: p of {p} for an input of 2 elements"):
             torch.mvlgamma(torch.tensor(x), p)
+    assert torch.mvlgamma(torch.ones(0, 3), 2 ** 63 - 1).shape == (0, 3)  # there is nothing to sum
 
 
 WIDE = {"digamma": sp.digamma, "special.i0": sp.i0, "special.i0e": sp.i0e, "special.i1": sp.i1, "special.i1e": sp.i1e, "special.bessel_j0": sp.j0,

@@ -231,6 +231,7 @@ def case_searching() -> None:
     rows, x = numbers(torch.float32, (3, 30), 17), numbers(torch.float64, (3, 7), 18)
     same(lambda r, t: torch.searchsorted(r.sort()[0], t), rows, x)
     same(lambda r, t: torch.searchsorted(r, t, sorter=r.argsort()), rows, x)
+    same(lambda r, t: torch.searchsorted(r.sort()[0], t[:, :1]), rows, x)
     same(lambda r: torch.searchsorted(r.sort()[0][0], 0.5), rows, most=8)
     for d in (torch.int64, torch.uint8, torch.float32, torch.bfloat16):
         a, b = numbers(d, (40, 5), 19), numbers(d, (70,), 20)

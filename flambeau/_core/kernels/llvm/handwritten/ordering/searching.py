@@ -27,9 +27,14 @@ _TOGETHER = 2  # vectors whose searches run side by side, since each step of one
 (N, RIGHT, COLUMNS, PIECES, OUT_STEP, VALUE_STEP, LEAD) = range(keys.WORDS, keys.WORDS + 7)
 
 
-def _walk(shape: Sizes, steps: Sequence[Sizes], sizes: Sequence[int]) -> tuple[int, list[int], list[int]]:
-    """The length of the last axis after merging, each operand's step along it in bytes, and the words of @row for the others."""
+def _walk(shape: Sizes, steps: Sequence[Sizes], sizes: Sequence[int], still: int | None = None) -> tuple[int, list[int], list[int]]:
+    """The length of the last axis after merging, each operand's step along it in bytes, and the words of @row for the others.
+
+    still: an operand that is at one place for all of that axis.  Where the axis of a row's values has one element, merging leaves it out,
+    and the last axis is one of rows."""
     kept, walks = rows.merged(shape, [tuple(x * size for x in s) for s, size in zip(steps, sizes, strict=True)])
+    if kept and still is not None and walks[still][-1]:
+        kept, walks = (*kept, 1), [(*w, 0) for w in walks]
     if not kept:
         kept, walks = (1,), [(0,) for _ in steps]
     return kept[-1], [w[-1] for w in walks], rows.numbers(kept[:-1], [w[:-1] for w in walks])
@@ -40,7 +45,7 @@ def search(d: dtype, result: dtype, shape: Sizes, n: int, strides: tuple[Sizes, 
     axes = (*strides[1][:-1], *[0] * (len(shape) - len(strides[1]) + 1))
     if not shape:
         shape, axes, strides = (1,), (0,), ((1,), strides[1], (1,))
-    columns, (out_step, _, value_step), lead = _walk(shape, (strides[0], axes, strides[2]), (result.itemsize, d.itemsize, d.itemsize))
+    columns, (out_step, _, value_step), lead = _walk(shape, (strides[0], axes, strides[2]), (result.itemsize, d.itemsize, d.itemsize), still=1)
     count, pieces = size_of(shape) // columns, -(-columns // _PIECE)
     words = [*keys.numbers(d), n, int(right), columns, pieces, out_step, value_step, *lead]
     name = f"flambeau_search_{result.name}"
