@@ -100,6 +100,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     for some, note in noting:
         if some and note(message, category):
             return
+    if _ignored(category):
+        return
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None:
         ours = _modules.get(name := frame.f_globals.get("__name__", ""))
@@ -107,6 +109,25 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
             break
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level + 1)
+
+
+def _ignored(category: type[Warning]) -> bool:
+    """Whether the program's filters drop all warnings of a category, wherever they come from: then nobody need look where that is."""
+    global _known
+    filters, dropped = _known
+    if warnings.filters != filters:
+        filters, dropped = _known = list(warnings.filters), {}
+    found = dropped.get(category)
+    if found is None:
+        # up to the first that drops all: one before it may only drop some of them
+        about = [(action, message is None and module is None and line == 0) for action, message, of, module, line in filters if issubclass(category, of)]
+        some = next((i for i, (action, every) in enumerate(about) if every or action != "ignore"), None)
+        found = dropped[category] = not _BY_CONTEXT and some is not None and about[some] == ("ignore", True)
+    return found
+
+
+_known: tuple[list[Any], dict[type[Warning], bool]] = [], {}  # the filters as they were, and what they do with categories
+_BY_CONTEXT = bool(getattr(sys.flags, "context_aware_warnings", False))  # whether threads may have filters of their own, in another list
 
 
 def warn_once(message: str, category: type[Warning] = UserWarning) -> None:

@@ -72,3 +72,19 @@ def test_what_deserves_no_warning(recwarn):
     x = fb.ones(2, requires_grad=True)
     (x * 1j).real.sum().backward()  # the gradient of a real number is made real without a word
     assert not recwarn.list
+
+
+def test_warnings_that_the_programs_filters_drop_are_not_looked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(errors.warnings, "warn", lambda *given, **named: asked.append(given))
+    for filters, told in [
+            ([], 1), ([("ignore", None, Warning, None, 0)], 0), ([("ignore", None, UserWarning, None, 0)], 0), ([("ignore", None, FutureWarning, None, 0)], 1),
+            ([("ignore", None, Warning, None, 7)], 1), ([("ignore", "said", Warning, None, 0), ("ignore", None, Warning, None, 0)], 0),
+            ([("ignore", None, Warning, "some", 0)], 1), ([("error", "said", Warning, None, 0), ("ignore", None, Warning, None, 0)], 1),
+            ([("always", None, FutureWarning, None, 0), ("ignore", None, Warning, None, 0)], 0)]:
+        asked.clear()
+        with warnings.catch_warnings():
+            warnings.filters[:] = filters
+            errors.warn("said")
+            errors.warn("said")
+        assert len(asked) == 2 * told, filters

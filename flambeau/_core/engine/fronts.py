@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import math
 from functools import lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from numbers import Number
@@ -194,16 +195,19 @@ def exact(v: Any) -> Any:
         return v
     if kind is tuple or kind is list:
         return tuple([x if x.__class__ is int else exact(x) for x in v])
+    if kind is float:
+        return _float(v)
     if isinstance(v, (int, float, complex)):
-        if kind is float and _broken(v):  # type: ignore[arg-type]
-            return v
         return (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
     return (kind, v) if isinstance(v, Number) else v
 
 
-def _broken(v: float) -> bool:
-    """Whether a float equals no number of another type that is in a key."""
-    return -_ALL_WHOLE < v < _ALL_WHOLE and not v.is_integer()
+def _float(v: float) -> Any:
+    """A float's part in a key: a whole one is told from an int, and a zero from another sign's, by an imaginary part, as complex constants come
+    with their type; a nan, which equals no nan, is a text."""
+    if -_ALL_WHOLE < v < _ALL_WHOLE and not v.is_integer():
+        return v
+    return complex(v, math.copysign(1.5, v) if v == 0 else 1) if v == v else (float, "nan")
 
 
 _ALL_WHOLE = 2.0 ** 51  # where machine code (`llvm/keys.py`) no longer looks
@@ -216,7 +220,7 @@ def constant(v: Any) -> Any:
     if kind is int:  # what equals one of another type comes with its type
         return v
     if kind is float:
-        return v if _broken(v) else (kind, v) if v and v == v else (kind, str(v))  # a nan equals no nan, and 0.0 equals -0.0
+        return _float(v)
     if kind in PLAIN_CONSTANTS:
         return v
     if kind is tuple or kind is list or kind in SEQUENCES:

@@ -20,7 +20,7 @@ from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
 from .scripts import SHIFT, Fresh, Many, Places, Same, bare, copied
-from .trials import attempted, captured, compare, script_of, tensors_of
+from .trials import attempted, captured, compare, constant, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,6 +140,8 @@ class Call:
         compare(made, tried, self.bare)
         for a, b in zip(others, again, strict=True):
             compare(a, b, self.bare)
+        if not self.bare:
+            script = constant(script, made, others)
         return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.first, apart=self.operation.planned)
 
     def first(self, kind: int, *given: Any) -> Any:

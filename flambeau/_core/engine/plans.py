@@ -53,6 +53,18 @@ class Facts(tape.Described):
         self.grad_name, self.facts = grad_name, facts
 
 
+class Held:
+    """A converter of numbers that raises for those that a type does not hold.  Small ones, which any type holds, need none."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, d: dtypes.dtype) -> None:
+        self.dtype = d
+
+    def __call__(self, value: Any) -> Any:
+        return dtypes.number(value, self.dtype)
+
+
 class Plan:
     """One call but its addresses.
 
@@ -92,7 +104,7 @@ class Plan:
     def _native(self, roles: str) -> Callable[..., Any] | None:
         """``f(otherwise, watch, result)``, which gives the call in machine code (`Calls.builtin`); None where it cannot be had."""
         rooms = (*self.outs, *([self.room] if self.room is not None else []))
-        if any(m.sizes is None for m in rooms) or not all(c is None or c is float for c in self.numbers):
+        if any(m.sizes is None for m in rooms) or not all(c is None or c is float or type(c) is Held and c.dtype.kind in "uif" for c in self.numbers):
             return None
         letters, steps = roles.replace("n", "x"), []
         if self.launch is not None:
@@ -101,7 +113,7 @@ class Plan:
             count, at = len(self.outs), len(roles)
             args: list[tuple[int, Any]] = [(at + i, 0) for i in range(count)]
             args += [(i, 0) for i, role in enumerate(roles) if role == "t" and self.reads] + [(at + count, 0)] * (self.room is not None)
-            letters, args = _arguments(self.launch, roles, args, len(self.numbers))
+            letters, args = _arguments(self.launch, roles, args, self.numbers)
             steps.append(sequence.launch_step(self.launch, [*args, *[(-1, x) for x in self.fixed]]))
         blocks = [Block(m.sizes.free, m.sizes.grow, m if i < len(self.outs) else None) for i, m in enumerate(rooms)]
         results = [Made(NEW, m, i) for i, m in enumerate(self.outs)]
@@ -112,12 +124,13 @@ class Plan:
         return made
 
 
-def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: int) -> tuple[str, list[tuple[int, Any]]]:
+def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: Sequence[Any]) -> tuple[str, list[tuple[int, Any]]]:
     """The roles of a call's arguments as `Calls.builtin` has them; a launch's arguments, with those numbers of the call that it is given behind
     the addresses."""
     letters, args = list(roles), list(args)
-    for i in [i for i, role in enumerate(roles) if role == "n"][:numbers]:
-        letters[i] = "f" if sequence.takes_float(launch, len(args)) else "i"
+    for i, convert in zip([i for i, role in enumerate(roles) if role == "n"], numbers, strict=False):
+        letter = "f" if sequence.takes_float(launch, len(args)) else "i"
+        letters[i] = letter.upper() if type(convert) is Held else letter
         args.append((i, 0))
     return "".join(letters).replace("n", "x"), args
 
@@ -395,7 +408,7 @@ class Written:
         run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
         if sequence.header(self.launch) is None or not all(c is None or c is float for c in self.numbers):
             return run
-        letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], len(self.numbers))
+        letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], self.numbers)
         return CALLS.builtin(letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, run, True, [(0, 1)])
 
 

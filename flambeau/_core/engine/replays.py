@@ -294,7 +294,7 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
         return otherwise
     if warnings and script.written:  # a warning may be an error, which comes before anything is written
         return otherwise
-    apart = any(pattern) or bool(warnings)  # operands in lists, which it is given one by one; or there is more to do
+    apart = any(pattern)  # operands in lists, which it is given one by one
     roles = "t" * unpack(pattern)[2] if apart else "".join(["x" if places is not None else "t" for places in pattern])
     operands = [i for i, role in enumerate(roles) if role == "t"]  # the arguments that they are
     scratch, size = layout_of(script)
@@ -327,11 +327,22 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     written = [(operands[k], rise) for k, rise in script.written.items()]
     kind: Any = script.result.kind if isinstance(script.result, Many) else None
     gather = kind if kind in (None, tuple, list) else kind._make
+    if warnings:
+        gather = _warning(warnings, (lambda made: made[0]) if gather is None else gather)
     call = CALLS.builtin(roles, blocks, steps, [made(x) for x in parts], gather, _missed if apart else otherwise, watch, written)
     if call is _missed or not apart:
         return otherwise if call is _missed else call
-    run: Callable[..., Any] = _unpacked(tuple(pattern), len(warnings))(call, otherwise, _MISSED, warn, warnings)
+    run: Callable[..., Any] = _unpacked(tuple(pattern))(call, otherwise, _MISSED)
     return run
+
+
+def _warning(warnings: Sequence[Any], gather: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What gives a call's results together, once it has warned."""
+    def call(made: Any) -> Any:
+        for said in warnings:
+            warn(*said)
+        return gather(made)
+    return call
 
 
 class _Missed:
@@ -346,15 +357,14 @@ def _missed(*_: Any) -> Any:
 
 
 @lru_cache(1024)
-def _unpacked(pattern: tuple[Pattern, ...], warnings: int) -> Callable[..., Any]:
-    """A function that makes the call whose operands lie in lists of those that are given one by one, and which gives so many warnings."""
+def _unpacked(pattern: tuple[Pattern, ...]) -> Callable[..., Any]:
+    """A function that makes the call whose operands lie in lists of those that are given one by one."""
     given, lines, n = unpack(pattern)
-    return maker("\n".join(["def make(call, otherwise, missed, warn, warnings):",
+    return maker("\n".join(["def make(call, otherwise, missed):",
                             f" def unpacked({given}):",
                             *lines,
                             f"  made = call({', '.join(f'a{i}' for i in range(n))})",
                             f"  if made is missed: return otherwise({given})",
-                            *[f"  warn(*warnings[{i}])" for i in range(warnings)],
                             "  return made",
                             " return unpacked"]), {})
 

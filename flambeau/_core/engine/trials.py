@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from .. import layout
 from ..runtime import capture
 from ..tensor import Tensor, new
-from .scripts import OPERAND, Place, Places, Script
+from .scripts import BLOCK, OPERAND, Drawn, Place, Places, Script, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _MOST_STEPS = 400
+_MOST_CONSTANT = 1 << 12  # bytes of results that a script holds: of larger ones the launches are most of a call, and thousands of scripts are kept
 refused: dict[str, str] = {}  # the last reason for which a call was not learned, by operation; for those who look into it
 
 
@@ -58,6 +59,24 @@ def script_of(places: Places, captured: capture.Capture, made: Any, copies: Sequ
             if isinstance(x, Place) and x.of == OPERAND and x.number not in written:
                 raise capture.Unrepeatable("an operand is written and its version stays")
     return Script(steps, places.blocks, tree, written, [owner for *_, owner in captured.foreign])
+
+
+def constant(script: Script, made: Any, copies: Sequence[Tensor]) -> Script:
+    """The script whose results are bytes that it holds, where they are few and follow from the call's constants alone; this one where they do not.
+    made: what such a call gave."""
+    results, given = script.results(), tensors_of(made, copies)
+    kept = [i for i, b in enumerate(script.blocks) if b.store is not None]
+    work = [s for s in script.steps if s.what != "warn"]
+    if (not results or any(r.place.of != BLOCK for r in results) or script.written or any(s.what for s in work)
+            or any(isinstance(x, Drawn) or (isinstance(x, Place) and x.of != BLOCK) for s in work for x in s.args)
+            or not sum([m.nbytes for i in kept if (m := script.blocks[i].store) is not None]) <= _MOST_CONSTANT):
+        return script
+    values = {r.place.number: t.store for r, t in zip(results, given, strict=True)}
+    for r in results:
+        r.place = Place(BLOCK, kept.index(r.place.number), r.place.offset)
+    steps = [s for s in script.steps if s.what == "warn"]
+    steps += [Step(None, (Place(BLOCK, k, 0), ctypes.string_at(values[i].ptr, values[i].meta.nbytes)), None, 1) for k, i in enumerate(kept)]
+    return Script(steps, [script.blocks[i] for i in kept], script.result)
 
 
 def tensors_of(made: Any, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -67,7 +67,8 @@ class Calls:
                 otherwise: Callable[..., Any], watch: bool, written: Sequence[tuple[int, int]] = ()) -> Callable[..., Any]:
         """``f(*arguments)``; `otherwise` itself where there is no machine code.
 
-        roles: a letter for each argument: "t" a tensor, "f" a number that launches take as a float, "i" as an integer, "x" what is not looked at.  steps:
+        roles: a letter for each argument: "t" a tensor, "f" a number that launches take as a float, "i" as an integer, "F" and "I" the same where it is so
+        small that any type holds it, "x" what is not looked at.  steps:
         those of `llvm/sequence.py`, on the arguments and the blocks.  gather: None for a single result, `tuple`, `list`, or what is called with the tuple.
         otherwise: does the same in Python, for arguments and modes that the machine code leaves to it.  watch: calls that are recorded are left to it.
         written: arguments that are written, each with how much its version rises.
@@ -75,10 +76,10 @@ class Calls:
         make = self._make if known() and len(roles) <= MOST else None
         if make is None:
             return otherwise
-        bits = [sum(1 << i for i, role in enumerate(roles) if role == letter) for letter in "tfx"]
+        *bits, small = [sum(1 << i for i, role in enumerate(roles) if role in letters) for letters in ("t", "fF", "x", "FI")]
         parts = [w for step, _ in steps for w in step]
         shape = 0 if gather is None else 1 if gather is tuple else 2 if gather is list else id(gather)
-        words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape, len(written)]
+        words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape, len(written), small]
         words += [w for b in blocks for w in (id(b.free), id(b.grow), 0 if b.meta is None else id(b.meta))]
         words += [w for number, rise in written for w in (number, id(rise))]
         words += parts

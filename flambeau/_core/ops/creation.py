@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..engine.fields import has
 from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
-from ..engine.plans import CALLS, Compose, Plan
+from ..engine.plans import CALLS, Compose, Held, Plan
 from ..errors import warn, warn_once
 from ..kernels import host_values
 from ..runtime import caches, capture, dispatch, gpus
@@ -247,7 +246,7 @@ def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any
                 dtypes.number(number, m.dtype)
             return _finish(made, requires_grad)
         return Compose(general)
-    return Plan((m,), launch.filling(m), numbers=(functools.partial(dtypes.number, d=m.dtype),), result=_requiring if requires_grad else None, reads=False)
+    return Plan((m,), launch.filling(m), numbers=(Held(m.dtype),), result=_requiring if requires_grad else None, reads=False)
 
 
 full_like = _registered("full_like", _full_like, {"fill_value": SCALAR, "device": PLACE})

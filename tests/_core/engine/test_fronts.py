@@ -305,7 +305,8 @@ def test_floats_stand_for_themselves_where_nothing_else_equals_them() -> None:
     from fractions import Fraction
 
     for told in (fronts.constant, fronts.exact):
-        assert told(0.5) == 0.5 and told(float("inf")) == (float, float("inf")) and told(2.0) == (float, 2.0) and told(0.0) == (float, "0.0")
+        assert told(0.5) == 0.5 and told(float("inf")) == complex("inf+1j") and told(2.0) == 2 + 1j and told(0.0) == 1.5j and told(-0.0) == -1.5j
+        assert told(float("nan")) == (float, "nan") and told(2 + 1j) == (complex, 2 + 1j)
         assert len({told(v) for v in (1, 1.0, True and 1, 0.5, 1.5, 2, 2.0, 0.0, -0.0, 0)}) == 9
     for other in (Decimal("0.5"), Fraction(1, 2), np.float32(0.5), np.float64(0.5), 0.5 + 0j):
         assert other == 0.5 and fronts.exact(other) != 0.5
@@ -317,7 +318,7 @@ def test_a_call_that_warns_is_one_builtin() -> None:
         made = [torch.range(0, 3).tolist() for _ in range(6)]
     assert made == [[0, 1, 2, 3]] * 6 and len(said) == 6 and {w.filename for w in said} == {__file__}
     (run,) = torch.range.__operation__.env["plans"].values()
-    assert run.__name__ == "unpacked"
+    assert run.__name__ == "flambeau_call"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="range is deprecated"):

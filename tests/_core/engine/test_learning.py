@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import math
+import struct
 import sys
 import threading
 import warnings
@@ -405,6 +406,24 @@ def test_warnings_are_given_at_each_call_at_the_line_that_made_it() -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="batchmean"):
             F.kl_div(x, y)
+
+
+def test_small_results_of_constants_alone_are_bytes_that_the_replay_holds() -> None:
+    for call in (lambda: torch.logspace(0, 3, 4), lambda: torch.kaiser_window(8), lambda: torch.eye(3), lambda: torch.range(0, 3),
+                 lambda: torch.rand(3).new_full((3,), 2.5), lambda: torch.meshgrid(torch.arange(3), torch.arange(2), indexing="ij")):
+        first = call()
+        made = [call() for _ in range(6)]
+        same = list if isinstance(first, (tuple, list)) else lambda x: [x]
+        assert all(torch.equal(a, b) for m in made for a, b in zip(same(m), same(first), strict=True))
+    made = [torch.logspace(0.0, 3.0, 6) for _ in range(6)]
+    last = torch.logspace(0, 3, 4)
+    last.add_(1)  # it has memory of its own
+    assert torch.logspace(0, 3, 4).tolist() == [1, 10, 100, 1000]
+    (run,) = [v for k, v in torch.logspace.__operation__.env["plans"].items() if k[2:5] == (1.5j, 3 + 1j, 6)]  # type: ignore[attr-defined]
+    words = struct.unpack_from("<14Q", run.__self__)
+    assert words[6:8] == (1, 40)  # one block, and one step: bytes that are copied
+    big = [torch.linspace(0, 1, 1 << 12) for _ in range(6)]
+    assert all(torch.equal(x, big[0]) for x in big)
 
 
 def test_random_numbers_are_those_of_the_generator() -> None:

@@ -79,6 +79,19 @@ def test_numbers_are_converted_where_the_plan_says_so() -> None:
     assert [c[2] for c in calls] == [3.5, 4.5, 1.5]
 
 
+@pytest.mark.parametrize("d", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.bfloat16])
+def test_numbers_that_a_type_may_not_hold(d: Any) -> None:
+    x = torch.ones(3, dtype=d)
+    for n in (0, 1, 5, 127, 2.5, 65504.0, -0.0, True, 128, 300, -1, 1e30, 1 << 40, 1 << 70, float("nan"), float("inf"), np.float64(2.0), 2j):
+        try:
+            expected = torch.full((3,), n, dtype=d)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                torch.full_like(x, n)
+        else:
+            assert all(repr(torch.full_like(x, n).tolist()) == repr(expected.tolist()) for _ in range(2)), n
+
+
 def test_special_numbers_arrive_as_they_are() -> None:
     f, calls = scaled()
     x = torch.ones(1)

@@ -35,7 +35,7 @@ def same(a: Any, b: Any) -> bool:
     """Whether two parts are the same in a key, of the same classes down to the last."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    return a is b or (type(a) is type(b) and type(a) in (int, float, str, tuple) and a == b)
+    return a is b or (type(a) is type(b) and type(a) in (int, float, complex, str, tuple) and a == b)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -13,6 +13,7 @@
   word 8   how many results
   word 9   how they are given: 0 the one, 1 a tuple of them, 2 a list, otherwise the function that is called with the tuple
   word 10  how many arguments are written
+  word 11  which numbers must be small: floating-point ones within what any type holds, integers from 0 to 127
   blocks   three words each: the list that addresses are taken from, the function that gives one where it is empty, the meta of the storage (0:
            memory of which no result is made, which goes back to the list)
   written  two words each: the number of an argument that the steps write, an int by which its version rises
@@ -195,7 +196,7 @@ def parted(o: ptr) -> ptr:
 
 # the arguments, the blocks and the results
 _RESULTS = """
-def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, into: ptr) -> i64:
+def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, small: i64, into: ptr) -> i64:
     "The arguments' words: 2 where one is not what it must be, 1 where a tensor among them requires grad, or 0."
     found = 0
     for k in range(n):
@@ -223,9 +224,15 @@ def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, into: ptr) 
                     doubtful = number == -1.0
                 else:
                     return 2
+                i64[into + 8 * k] = value
+                if small & 1 and not (double[into + 8 * k] >= -65504.0 and double[into + 8 * k] <= 65504.0):
+                    return 2
             elif type == PyLong_Type or type == PyBool_Type:
                 value = PyLong_AsLongLong(o)
                 doubtful = value == -1
+                if small & 1 and (value < 0 or value > 127):
+                    PyErr_Clear()
+                    return 2
             else:
                 return 2
         if doubtful and PyErr_Occurred() is not None:
@@ -235,6 +242,7 @@ def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, into: ptr) 
         tensors = tensors >> 1
         floats = floats >> 1
         absent = absent >> 1
+        small = small >> 1
     return found
 
 def writable(given: ptr, n: i64, tensors: i64, which: i64) -> i1:
@@ -354,7 +362,7 @@ def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
     count = i64[words + 64]
     gather = i64[words + 72]
     written = i64[words + 80]
-    first_block = words + 88
+    first_block = words + 96
     first_written = first_block + 24 * blocks
     begin = first_written + 16 * written
     end = begin + length
@@ -364,7 +372,7 @@ def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
     if n != needs:
         return PyObject_Vectorcall(other, given, n, None)
     tensors = i64[words + 16]
-    state = read(given, n, tensors, i64[words + 24], i64[words + 32], bases)
+    state = read(given, n, tensors, i64[words + 24], i64[words + 32], i64[words + 88], bases)
     if state == 2 or state == 1 and i64[words + 40] and records():
         return PyObject_Vectorcall(other, given, n, None)
     for k in range(written):

@@ -8,7 +8,7 @@
   word 2   the most parts that a list or tuple may have
   word 3   how many classes of plain arguments, which are their own part; then the classes
 
-It gives: an int as it is, and a float that is no whole number; a whole one behind its class, zeros as text, which tells them apart;
+It gives: an int as it is, and a float that is no whole number; a whole one with an imaginary part, which tells it from ints, and zeros by their sign;
 what is of a plain class as it is; lists, tuples, and those of the subclass of tuple that `flambeau_key_knows` was told of, as the tuple of their parts.
 """
 
@@ -100,14 +100,11 @@ def part(v: ptr, words: ptr, depth: i64) -> ptr:
             return several(v, listed, ptr[v + 24] if listed else v + ITEMS, count, words, depth)
     elif type == PyFloat_Type:
         number = double[v + 16]
-        if number < 0.0 or number > 0.0:
+        if number == number:
             # below 2 to the 51st, what this is added to and taken from is rounded; above, all are whole
-            small = number > -2251799813685248.0 and number < 2251799813685248.0
-            return same(v) if small and number + 6755399441055744.0 - 6755399441055744.0 != number else pair(type, v)
-        if number == 0.0 and (text := PyUnicode_InternFromString("-0.0" if bits(number) < 0 else "0.0")) is not None:
-            made = pair(type, text)
-            Py_DecRef(text)
-            return made
+            if number > -2251799813685248.0 and number < 2251799813685248.0 and number + 6755399441055744.0 - 6755399441055744.0 != number:
+                return same(v)
+            return PyComplex_FromDoubles(number, 1.0 if number != 0.0 else -1.5 if bits(number) < 0 else 1.5)
     elif tells and type == tensor:
         if (m := ptr[v + META]) is not None:
             return same(m)
