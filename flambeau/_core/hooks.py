@@ -45,7 +45,7 @@ view_of = _nobody("view_of")
 pinned_empty = _nobody("pinned_empty")
 operations = _nobody("operations")  # the table of operations
 searchsorted = _nobody("searchsorted")
-sparse_form = _nobody("sparse_form")  # the sparse form of an operation, by its name
+sparse_form = _nobody("sparse_form")  # carries an operation out, by its name, on sparse tensors
 
 # of `autograd`, for tensors with tangents
 answer_of_duals = _nobody("answer_of_duals")

@@ -1,13 +1,12 @@
 """Tensors that stand for one example of a batch, as `vmap` hands them out.
 
 A `Batched` looks like its example (shape, methods) and holds the whole batch, examples first.  It answers for operations by
-`__torch_function__`: by a rule (`rules`) that does the operation for the batch at once; else by carrying out the operation's own
-Python on it, whose inner operations have rules; else example by example.  Gradients need nothing: the tape sees the whole batch.
+`__torch_function__`: by a rule (`rules`) that does the operation for the batch at once, else example by example.  Gradients need nothing: the
+tape sees the whole batch.
 """
 
 from __future__ import annotations
 
-import inspect
 from contextvars import ContextVar
 from typing import Any
 
@@ -19,10 +18,6 @@ from ..interop import overriding
 from ..interop.overriding import Overridable
 
 ops: Any = _ops
-
-
-class Opaque(RuntimeError):
-    """An operation looked into a batched tensor's memory."""
 
 
 class DataDependent(RuntimeError):
@@ -68,13 +63,9 @@ class Level:
 
 
 class _Layout(Meta):
-    """The layout of an example: shape, type and device, no strides."""
+    """The layout of an example: shape, type and device. It has no strides: that slot is empty."""
 
     __slots__ = ()
-
-    @property
-    def strides(self) -> Any:  # type: ignore[override]
-        raise Opaque("vmap: an operation looked into an example's memory")
 
 
 _layouts: dict[Any, _Layout] = {}
@@ -93,14 +84,11 @@ def _layout(m: Meta) -> _Layout:
     return found
 
 
-def _hidden(name: str) -> property:
-    def get(self: Batched) -> Any:
-        raise Opaque(f"vmap: an operation looked into an example's memory ({name})")
-    return property(get)
-
-
 class Batched(Overridable):
-    """One example of a batch: `value` the batch, examples along its first axis; `level` the `vmap` it belongs to."""
+    """One example of a batch: `value` the batch, examples along its first axis; `level` the `vmap` it belongs to.
+
+    It has no memory of its own: the slots `ptr`, `store` and `base` are empty.
+    """
 
     __slots__ = ("level", "value")
     level: Level
@@ -113,8 +101,6 @@ class Batched(Overridable):
     @property
     def node(self) -> Any:
         return self.value.node
-
-    ptr, store, base = _hidden("ptr"), _hidden("store"), _hidden("base")
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -239,31 +225,7 @@ def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         made = rule(level, func, args, kwargs)
         if made is not NotImplemented:
             return made
-    if name != "__iter__" and not name.endswith("_"):
-        try:
-            return _inside(func, args, kwargs)
-        except (Opaque, DataDependent):
-            pass
     return by_examples(level, func, args, kwargs)
-
-
-def _inside(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The operation's own Python, on batched tensors."""
-    body = inspect.unwrap(func) if hasattr(func, "__code__") else None
-    if body is None or not hasattr(body, "__code__"):
-        raise Opaque("no Python of its own")
-    if getattr(func, "__operation__", None) is not None and func.__operation__.planned and body is func.__operation__.body:
-        raise Opaque("its Python makes a plan")
-    if len(_stack) > 40 or body in _stack:
-        raise Opaque("an operation made of itself")
-    _stack.append(body)
-    try:
-        return body(*args, **kwargs)
-    finally:
-        _stack.pop()
-
-
-_stack: list[Any] = []
 
 
 def by_examples(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], before: Any = None) -> Any:

@@ -110,6 +110,11 @@ def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     return dict(found)
 
 
+@kind("composite")
+def _composite(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return inspect.unwrap(func)(*args, **kwargs)
+
+
 # ------------------------------------------------------------------------------------------------------- element by element
 def _both(a: Any, b: Any) -> Any:
     return ops.empty((0,) * max(a.ndim, b.ndim), dtype=result_type(a, b))

@@ -104,3 +104,43 @@ def test_ensembles_and_chunks():
             np.testing.assert_allclose(out[i].detach().numpy(), m(x).detach().numpy(), rtol=1e-5, atol=1e-6)
     out.sum().backward()
     assert params["0.weight"].grad.shape == (3, 8, 4)
+
+
+def test_an_example_has_no_memory_of_its_own():
+    def f(x):
+        for name in ("ptr", "store", "base"):
+            with pytest.raises(AttributeError):
+                getattr(x, name)
+        with pytest.raises(AttributeError):
+            _ = x.meta.strides
+        return x
+    vmap(f)(torch.ones(2, 3))
+    for kind in (batching.Batched, batching._Layout):
+        assert not {"ptr", "store", "base", "strides"} & vars(kind).keys()  # slots that are empty, no properties that raise
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.rot90(x), lambda x: torch.inner(x, x), lambda x: torch.tensordot(x, x, 2), lambda x: torch.frexp(x)[0], lambda x: x.sum().cummax(0)[0],
+    lambda x: x.sum().max(0)[0], lambda x: x.sum().argmin(), lambda x: x.sum().prod(0), lambda x: x.sum().logcumsumexp(0), lambda x: (x > 0).all().any(0),
+    lambda x: torch.linalg.lu_solve(*torch.linalg.lu_factor(x @ x.T + 3), x), lambda x: torch.cov(x), lambda x: torch.searchsorted(x[0].sort()[0], x[1]),
+    lambda x: torch.index_reduce(x, 0, torch.tensor([0, 2]), x[:2], "amax"), lambda x: torch.gradient(x)[0], lambda x: torch.pairwise_distance(x, x + 1),
+    lambda x: torch.cdist(x, x + 1), lambda x: x.sum_to_size(1, 4), lambda x: torch.trapezoid(x), lambda x: torch.linalg.pinv(x)],
+    ids="""rot90 inner tensordot frexp cummax max argmin prod logcumsumexp all lu_solve cov searchsorted index_reduce gradient pairwise_distance cdist
+ sum_to_size trapezoid pinv""".split())
+def test_what_looks_into_memory_is_done_example_by_example(f):
+    x = torch.tensor(X)
+    want = torch.stack([f(e) for e in x])
+    np.testing.assert_allclose(vmap(f)(x).numpy(), want.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: torch.trace(x), lambda x: torch.meshgrid(x[0], x[1, :2], indexing="xy")[1], lambda x: torch.atleast_3d(x), lambda x: torch.hstack([x, x]),
+    lambda x: torch.kron(x, x[:2]), lambda x: torch.fliplr(x), lambda x: torch.linalg.vecdot(x, x + 1), lambda x: torch.dist(x, x + 1),
+    lambda x: torch.vdot(x[0], x[1]),
+    lambda x: torch.block_diag(x, x), lambda x: torch.diag(x), lambda x: torch.linalg.cross(x[:, :3], x[:, 1:]), lambda x: x.ravel()],
+    ids="trace meshgrid atleast_3d hstack kron fliplr vecdot dist vdot block_diag diag cross ravel".split())
+def test_what_is_made_of_other_operations_is_done_at_once(f, looped):
+    x = torch.tensor(X)
+    want = torch.stack([f(e) for e in x])
+    np.testing.assert_allclose(vmap(f)(x).numpy(), want.numpy(), rtol=1e-9, atol=1e-12)
+    assert looped == []

@@ -14,7 +14,8 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "autocast": _AUTOCAST | {f"{kind} {c}" for kind in ("cpu", "cuda") for c in _AUTOCAST} | {"cpu full, cuda widest", "cpu lower, cuda widest"},
     # what it is for a batch of examples: element by element; the same call; a question whose answer all examples have; along the last axes,
     # whatever comes before; along axes, where those taken when none are named are all, the flattened ones or a number; a draw of random
-    # numbers (each: that of a batch is one for each example); it reads values; or a kind with a rule of its own in `func/rules.py` or
+    # numbers (each: that of a batch is one for each example); it reads values; its body is made of such operations and looks at no tensor's memory,
+    # so that it is given the examples (composite); or a kind with a rule of its own in `func/rules.py` or
     # `func/rules_nn.py`: of attributes, of layouts, of several tensors, of products, of layers, of losses
     "batch": frozenset(("pointwise", "same", "asks", "attribute", "trailing", "along all", "along flat", "along 0", "along 1", "along -1",
                         "draws", "draws each", "reads",
@@ -24,7 +25,7 @@ _KNOWN: dict[str, frozenset[Any]] = {
                         "product", "product and sum", "einsum", "solved",
                         "layer", "lookup", "row norm", "group norm", "batch norm", "attention", "batches of images",
                         *(f"{kind} {n}d" for kind in ("convolution", "images") for n in (1, 2, 3)),
-                        "similarity", "loss", "class loss", "one hot")),
+                        "similarity", "loss", "class loss", "one hot", "composite")),
     # whether a draw that takes no example is made for each example
     "draws_alone": frozenset((True,)),
     # its tangent: the operation itself of the tangents of all tensors, or of the first's; the sum over its tensors of itself with the tangent in
@@ -33,8 +34,8 @@ _KNOWN: dict[str, frozenset[Any]] = {
     # of which operands of an operation element by element parts of a sum give parts of the result: of both, where it has two; of one, the others
     # being whole; of the first; or of its only one
     "sums": frozenset(("two", "one", "first", "itself")),
-    # its sparse form: itself of the values
-    "sparse": frozenset(("values",)),
+    # its sparse form: itself of the values; or its body is made of operations that have such forms (composite)
+    "sparse": frozenset(("values", "composite")),
     # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;
     # and of formulas those that take no other than their own
     "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),

@@ -87,6 +87,17 @@ def any_lazy(x: Any, depth: int = 0) -> bool:
     return isinstance(x, (tuple, list)) and depth < 64 and any(any_lazy(v, depth + 1) for v in x)
 
 
+def odd_layout(x: Any, depth: int = 0) -> type | None:
+    """The class of the first meta among arguments, also in their lists, for which somebody answers (`layouts`); None where there is none."""
+    if isinstance(x, Tensor):
+        return x.meta.__class__ if x.meta.__class__ in layouts else None
+    if x.__class__ is dict:
+        x = tuple(x.values())
+    if not isinstance(x, (tuple, list)) or depth >= 64:
+        return None
+    return next((found for v in x if (found := odd_layout(v, depth + 1)) is not None), None)
+
+
 def all_plain(tensors: Any) -> bool:
     """Whether a list's tensors are all plain."""
     if type(tensors) in (list, tuple):
@@ -249,6 +260,10 @@ class Operation:
             made = answer(self, args, kwargs)
             if made is not NotImplemented:
                 return made
+        if layout is None and (layout := odd_layout(values)) is not None:  # beside tensors of other classes, and in lists
+            made = layouts[layout](self, values)
+            if made is not NotImplemented:
+                return made
         return self.as_they_are(values)
 
     def as_they_are(self, values: Values) -> Any:
@@ -305,8 +320,9 @@ class Operation:
             fits(out, named.get("dtype"), named["device"], named.get("layout"))
         elif named.get("dtype") is not None and isinstance(out, Tensor) and (d := dtypes.settled(named["dtype"])) is not out.meta.dtype:
             raise RuntimeError(f"{self.name}(): Expected out tensor to have dtype {d.name}, which was asked for, but got {out.meta.dtype.name} instead")
-        if any_lazy((out, *values)):
-            return layouts[Lazy](self, values, out)
+        layout = Lazy if any_lazy((out, *values)) else odd_layout((out, *values))
+        if layout is not None:
+            return layouts[layout](self, values, out)
         args, kwargs = s.as_written(values)
         for x in (out, *values):
             if isinstance(x, Tensor) and not x.meta.plain and "_tangents" in x.__dict__:

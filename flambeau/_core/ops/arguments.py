@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine.operation import answers, explain
 from ..kernels.expr import Expr
 from ..tensor import Tensor
-from .unsupported import Unsupported, instead
+from .unsupported import first, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,6 @@ def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwarg
     """After an error in an operation: the answer of an argument's class, where one overrides; else the error, in words."""
     if isinstance(error, MemoryError) or (isinstance(error, ValueError) and str(error).startswith(_NO_ROOM)):
         raise RuntimeError(f"{operation.name}: out of CPU memory: {error}") from None
-    if isinstance(error, Unsupported):
-        return instead(operation.name, args, kwargs, error)
     if not operation.planned and any(isinstance(x, Expr) for x in args):
         return operation.body(*args, **kwargs)  # inside a user's formula
     if any_overrides(args, kwargs):
@@ -58,6 +56,8 @@ def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwarg
             made = answer(operation, args, kwargs)
             if made is not NotImplemented:
                 return made
+    if isinstance(error, AttributeError) and (sparse := first((args, kwargs))) is not None:
+        raise refusal(operation.name, sparse.layout) from None
     if isinstance(error, STUMBLES):
         found = explained(operation.function.__name__, operation.function, args, kwargs)
         if found is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..engine.fields import has
 from ..tensor import Tensor
 from .casts import in_float32, to_dtype
 from .table import op
@@ -151,3 +152,6 @@ def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, run
     from .row_norms import instance_norm as normalized
     made: Tensor = normalized(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
     return made
+
+has("""_batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
+ _unsafe_masked_index_put_accumulate""", batch="composite")

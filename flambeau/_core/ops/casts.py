@@ -211,3 +211,4 @@ hooks.provide(convert=convert)
 
 has("bfloat16 bool byte cdouble cfloat char cpu cuda double float half int long short to", batch="same")
 has("bfloat16 cdouble cfloat cpu cuda double float half to", tangent="linear")
+has("bool complex float int", sparse="composite")

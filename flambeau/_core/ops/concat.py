@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..autograd import tape
+from ..engine.fields import has
 from ..errors import warn_once
 from ..kernels.specs import Blocks
 from ..runtime import caches, dispatch, provenance
@@ -383,3 +384,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 hooks.provide(cat=cat, stack=stack)
+
+has("column_stack hstack vstack", batch="composite", sparse="composite")
+has("block_diag cartesian_prod combinations dstack meshgrid", batch="composite")

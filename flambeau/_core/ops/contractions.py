@@ -271,3 +271,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 has("chain_matmul einsum inner multi_dot tensordot", own_view=True)
+has("multi_dot", batch="composite", sparse="composite")
+has("bilinear kron", batch="composite")
+has("einsum", sparse="composite")

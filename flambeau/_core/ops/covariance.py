@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..engine.fields import has
 from ..errors import warn
 from ..tensor import Tensor
 from .linalg.matrices import adjoint, type_name
@@ -82,3 +83,5 @@ def corrcoef(input: Tensor) -> Tensor:  # noqa: A002
         return made
     bounded: Tensor = c.clamp(-1, 1)
     return bounded
+
+has("corrcoef", batch="composite")

@@ -723,3 +723,4 @@ hooks.provide(empty=empty, full=full, tensor=tensor, zeros_like=zeros_like, zero
 
 has("empty_like full_like ones_like zeros_like", batch="same")
 has("new_zeros new_ones new_empty", batch="sizes")
+has("as_tensor asarray new_empty new_empty_strided new_full new_ones new_tensor new_zeros tensor", sparse="composite")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
 from ..autograd.mode import no_recording
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..layout import broadcast_shapes, wrap_dim
@@ -130,3 +131,5 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa
     scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)
     made: Tensor = (input * scale.to(input.meta.dtype)).contiguous()
     return made
+
+has("renorm", batch="composite")

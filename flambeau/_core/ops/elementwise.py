@@ -24,7 +24,7 @@ from ..kernels.programs import Map
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, meta
 from . import checks, launch
-from .unsupported import SparseMeta, instead, refusal
+from .unsupported import SparseMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -631,9 +631,8 @@ class Inner(Operation):
         args, kwargs = self._signature().as_written(values)
         if any("_tangents" in x.__dict__ for x in args if isinstance(x, Tensor) and not x.meta.plain):
             return hooks.answer_of_duals(self, args, kwargs)
-        sparse = next((x.meta for x in args if isinstance(x, Tensor) and isinstance(x.meta, SparseMeta)), None)
-        if sparse is not None:
-            return instead(self.name, *self._sparse(args, kwargs), refusal(self.name, sparse.layout))
+        if any(isinstance(x, Tensor) and isinstance(x.meta, SparseMeta) for x in args):
+            return hooks.sparse_form(self.name, *self._sparse(args, kwargs))
         return self.as_they_are(values)
 
     def _sparse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -281,3 +281,4 @@ has("""fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2
  fft_irfftn fft_rfft fft_rfft2 fft_rfftn""", out_type="castable")
 has("""fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn fft_irfft fft_irfft2
  fft_irfftn fft_rfft fft_rfft2 fft_rfftn fftshift ifftshift""", tangent="linear")
+has("fftshift ifftshift", batch="composite")

@@ -813,3 +813,4 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
 has("index", tangent="linear")
 has("__getitem__", batch="item")
 has("__setitem__", batch="item set")
+has("index_put", batch="composite")

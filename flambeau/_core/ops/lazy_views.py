@@ -33,6 +33,7 @@ has("""adjoint as_strided broadcast_to chunk detach diagonal dsplit expand expan
  reshape reshape_as select split split_with_sizes squeeze swapaxes t tensor_split transpose unbind unflatten unfold unsafe_chunk unsafe_split
  unsqueeze view view_as vsplit atleast_1d atleast_2d atleast_3d view_as_complex""", memory="view")
 has("as_strided_ detach_ resize_ resize_as_ set_ share_memory_ squeeze_ swapaxes_ t_ transpose_ unsqueeze_", memory="relaid")
+has("resolve_conj resolve_neg", sparse="composite")
 _MEMORY = fields.of("memory")
 _WORDS = {"conj": ("conjugate", "resolve_conj"), "neg": ("negative", "resolve_neg")}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
+from ..engine.fields import has
 from ..layout import Size
 from ..runtime import defaults, provenance
 from ..runtime.device import device as device_class
@@ -146,3 +147,5 @@ def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **k
 
 
 Tensor.__new__ = _construct  # type: ignore[method-assign]
+
+has("new", sparse="composite")

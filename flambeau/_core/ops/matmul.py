@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad, no_recording
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches, dispatch
@@ -622,3 +623,6 @@ def _linear_any(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  
 
 # a 16-bit product is rounded once, after the bias was added
 _linear_narrow = in_float32(_linear_any)
+
+has("addbmm vdot", batch="composite")
+has("linear", sparse="composite")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
+from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.schedule import schedule
@@ -157,3 +158,5 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int, eps: float) -> Tensor:
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:  # noqa: A002
     """The p-norm of input - other."""
     return norm(input - other, p)
+
+has("dist", batch="composite")

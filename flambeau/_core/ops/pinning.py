@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import hooks, layout
 from ..autograd import tape
+from ..engine.fields import has
 from ..runtime import gpus, staging
 from ..tensor import Storage, Tensor, _new, meta
 from .table import op
@@ -67,3 +68,5 @@ def record_stream(self: Tensor, stream: Any) -> None:
 
 
 hooks.provide(pinned_empty=pinned_empty)
+
+has("is_pinned", sparse="composite")

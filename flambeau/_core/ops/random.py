@@ -540,3 +540,4 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 has("bernoulli_", batch="draws")
 has("cauchy_ exponential_ geometric_ log_normal_ rand_like randn_like", batch="draws each")
 has("rand rand_like randn randn_like", draws_alone=True)
+has("dropout", sparse="composite")

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes, hooks
 from ..dtypes import dtype as dtype_class
+from ..engine.fields import has
 from ..errors import warn
 from ..kernels import expr as E
 from ..kernels.programs import Map
@@ -193,3 +194,5 @@ def eye(n: int, m: int | None = None, *, out: Tensor | None = None, dtype: Any =
         one = alias(t, meta((min(n, m),), (sum(t.meta.strides),), d, dev), t.ptr)
         launch.fill(one, 1)
     return _finish(t, requires_grad)
+
+has("linspace logspace", sparse="composite")

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import bool_, int32, int64
+from ..engine.fields import has
 from ..engine.plans import Plan
 from ..kernels.specs import Among, NonzeroFirst, NonzeroWrite, Search
 from ..tensor import Meta, Tensor, empty, meta, new
@@ -176,3 +177,5 @@ def _first_nonzero(out: Tensor, t: Tensor, size: int, fill_value: int) -> bool:
     launch.fill(out, fill_value)
     m = t.meta
     return routines.run(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides), (out.ptr, t.ptr, counts.ptr), (size, len(m.shape), 1))
+
+has("searchsorted", sparse="composite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import layout
+from ..engine.fields import has
 from ..runtime.shared_memory import Shared, nameless
 from ..tensor import Storage, Tensor, meta, wrap
 from .copies import copy_into
@@ -51,3 +52,5 @@ def share_memory_(self: Tensor) -> Tensor:
     made.store.version = self.store.version
     self.meta, self.store, self.ptr = made.meta, made.store, made.ptr
     return self
+
+has("is_shared", sparse="composite")

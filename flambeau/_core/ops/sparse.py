@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..engine.fronts import ANY
+from ..engine.operation import layouts
 from ..engine.plans import Compose, under
 from ..layout import Size, contiguous_strides
 from ..layout import numel as numel_of
@@ -22,11 +23,12 @@ from . import table
 from .memory_format import layout as layout_class
 from .memory_format import sparse_coo, sparse_csr
 from .sparse_checks import check_coo, check_csr, checking
-from .unsupported import SparseMeta, Unsupported, refusal
+from .unsupported import SparseMeta, Unsupported, first, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..engine.operation import Operation
     from ..tensor import Meta
 
 
@@ -99,11 +101,6 @@ class Sparse(Tensor):
     kind: layout_class = sparse_coo
     _parts: tuple[tuple[Any, ...], Any]  # indices and values
     _known: bool  # whether the indices are known to be sorted and each there once
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "ptr":
-            raise refusal("this operation", type(self).kind)
-        raise AttributeError(f"'Tensor' object has no attribute '{name}'")
 
     # ---------------------------------------------------------------------------------------------------- description
     layout = property(lambda self: type(self).kind)
@@ -245,7 +242,7 @@ class Sparse(Tensor):
     # --------------------------------------------------------------------------------------------------------- operators
     def _run(self, name: str, *args: Any, **kwargs: Any) -> Any:
         from .sparse_ops import run
-        return run(name, args, kwargs, refusal(name, type(self).kind))
+        return run(name, args, kwargs)
 
     def __matmul__(self, other: Any) -> Any:
         return self._run("matmul", self, other)
@@ -291,6 +288,16 @@ class Sparse(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return shown(self)
+
+
+def _without(name: str) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(name, type(self).kind)
+    return call
+
+
+for _name in ("stride", "storage_offset", "__dlpack__"):
+    setattr(Sparse, _name, _without(_name))
 
 
 class Coo(Sparse):
@@ -569,9 +576,9 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
 
 def _product(name: str, args: tuple[Any, ...], **scales: Any) -> Any:
     from . import sparse_ops
-    if not any(isinstance(x, Sparse) for x in args):
+    if first(args) is None:
         raise RuntimeError(f"{name}: one of the tensors must be sparse")
-    return sparse_ops.run(name, args, {k: v for k, v in scales.items() if v != 1}, refusal(name, sparse_coo))
+    return sparse_ops.run(name, args, {k: v for k, v in scales.items() if v != 1})
 
 
 @table.op(method=False)
@@ -703,9 +710,15 @@ for _name in ("crow_indices", "col_indices"):
 __all__ = ["Coo", "Csr", "Sparse", "Unsupported", "make", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor"]
 
 
-def _form(name: str, args: Any, kwargs: Any, error: Any) -> Any:
+def _form(name: str, args: Any, kwargs: Any) -> Any:
     from .sparse_ops import run  # not before a sparse tensor meets an operation
-    return run(name, args, kwargs, error)
+    return run(name, args, kwargs)
+
+
+def _answer(operation: Operation, values: tuple[Any, ...], out: Any = None) -> Any:
+    from .sparse_learning import answer
+    return answer(operation, values, out)
 
 
 hooks.provide(sparse_form=_form)
+layouts[SparseMeta] = _answer

@@ -12,13 +12,13 @@ from . import sparse_products
 from .sparse import Coo, Csr, Sparse, kind_of, linear, make, named
 from .sparse_learning import on_parts
 from .table import TABLE
-from .unsupported import Unsupported, refusal
+from .unsupported import first, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORMS: dict[str, Any] = {}
-_VALUES = fields.of("sparse")  # operations of the values, that leave zeros zero
+_FIELD = fields.of("sparse")  # "values": operations of the values, that leave zeros zero
 
 
 def _ops() -> Any:
@@ -26,18 +26,31 @@ def _ops() -> Any:
     return named
 
 
-def run(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
-    """Carries out operation `name`.  Raises the error with its name where it has no sparse form."""
+def run(name: str, args: Any, kwargs: Any) -> Any:
+    """Carries out operation `name`, given sparse tensors.  Raises Unsupported where it has no sparse form."""
     form = form_of(name)
     if form is None:
-        kinds = [x for x in (*args, *kwargs.values()) if isinstance(x, Sparse)]
-        raise refusal(name, kind_of(kinds[0])) if kinds else error
+        raise refusal(name, first((args, kwargs)).layout)
     return form(*args, **kwargs) if kwargs or name[-1] == "_" else on_parts(name, form, args)
 
 
 def form_of(name: str) -> Any:
     """The sparse form of an operation, or None."""
-    return FORMS.get(name) or (_of_values(name) if name in _VALUES else None)
+    return FORMS.get(name) or (_of_values(name) if _FIELD.get(name) == "values" else None)
+
+
+def into(name: str, out: Any, made: Any) -> Any:
+    """`out`, with what an operation gave.  Raises RuntimeError where one is sparse, or of another type, and the other is not."""
+    if not isinstance(out, Tensor) or not isinstance(made, Tensor):
+        raise refusal(f"{name} with out=", first((out, made)).layout)
+    if out.layout is not made.layout or out.meta.dtype is not made.meta.dtype:
+        raise RuntimeError(f"{name}(): Expected out tensor to have layout {made.layout} and dtype {made.meta.dtype}, but got {out.layout} and "
+                           f"{out.meta.dtype} instead")
+    if isinstance(out, Sparse):
+        return out._replace(made)
+    if out.meta.shape != made.meta.shape:
+        out.resize_(tuple(made.meta.shape))
+    return out.copy_(made)
 
 
 def _form(*names: str) -> Callable[[Any], Any]:
@@ -51,6 +64,8 @@ def _form(*names: str) -> Callable[[Any], Any]:
 # ------------------------------------------------------------------------------------------------------------ value by value
 def _of_values(name: str) -> Any:
     def form(input: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: A002
+        if not isinstance(input, Sparse):
+            raise refusal(f"{name} by a tensor", first((args, kwargs)).layout)
         one = input.coalesce() if isinstance(input, Coo) else input
         return one._with(getattr(_ops(), name)(one._value, *args, **kwargs))
     return form
@@ -137,6 +152,13 @@ def _in_place(name: str) -> Any:
             made = made.to(self.dtype)
         return self._replace(made)
     return form
+
+
+@_form("copy_")
+def _copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
+    if not isinstance(self, Sparse) or not isinstance(src, Sparse) or type(self) is not type(src):
+        raise refusal("copy_ between layouts", kind_of(self if isinstance(self, Sparse) else src))
+    return self._replace(src.clone().to(device=self.meta.device, dtype=self.meta.dtype, non_blocking=non_blocking))
 
 
 @_form("zero_")
@@ -403,6 +425,7 @@ def softmax(input: Any, dim: int, log: bool) -> Any:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------- as methods of sparse tensors
+_VALUES = [n for n, form in _FIELD.items() if form == "values"]
 for _name in (*FORMS, *_VALUES):
     if _name in TABLE and TABLE[_name].inplace is not None:
         FORMS.setdefault(_name + "_", _in_place(_name))

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..engine.fields import has
 from ..errors import warn
 from ..tensor import Tensor
 from .complexes import view_as_complex, view_as_real
@@ -242,3 +243,5 @@ def _overlap(pieces: Tensor, hop: int, total: int) -> Tensor:
     at = (arange(frames, device=pieces.meta.device).unsqueeze(1) * hop + arange(n, device=pieces.meta.device)).reshape(-1)
     made: Tensor = zeros((b, total), dtype=pieces.meta.dtype, device=pieces.meta.device).index_add(1, at, pieces.reshape(b, -1))
     return made
+
+has("stft", batch="composite")

@@ -1,19 +1,18 @@
 """What an operation does with a tensor that is not strided: it is refused, or handed to the operation's sparse form.
 
-A sparse tensor has no address and its meta no strides.  Asking for either raises `Unsupported`, so that no operation can
-read memory that is not there; the places through which operations are called hand the call to `instead`.
+A sparse tensor has no address and its meta no strides: those slots are empty.  An operation notices such a tensor where it looks its operands
+up, and asks (`engine.operation.layouts`), so that none reads memory that is not there.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .. import hooks
-from ..tensor import Meta
+from ..tensor import Meta, Tensor
 
 
-class Unsupported(NotImplementedError, AttributeError):
-    """An operation that has no form for a tensor's layout.  (An AttributeError, so that quick paths give way to general ones.)"""
+class Unsupported(NotImplementedError):
+    """An operation that has no form for a tensor's layout."""
 
 
 class SparseMeta(Meta):
@@ -27,17 +26,15 @@ class SparseMeta(Meta):
     def __repr__(self) -> str:
         return f"SparseMeta({tuple(self.shape)}, {self.dtype.name}, {self.device})"
 
-    @property
-    def strides(self) -> Any:  # type: ignore[override]
-        """Raises Unsupported: there are none."""
-        raise refusal("this operation", self.layout)
-
 
 def refusal(name: str, layout: Any) -> Unsupported:
     """The error for an operation without a form for the layout."""
     return Unsupported(f"{name} is not implemented for tensors of layout {layout!r}: .to_dense() gives a strided one")
 
 
-def instead(name: str, args: Any, kwargs: Any, error: Unsupported) -> Any:
-    """The sparse form of operation `name`.  Raises `error`, with the operation's name in it, where there is none."""
-    return hooks.sparse_form(name, args, kwargs, error)
+def first(x: Any) -> Any:
+    """The first sparse tensor among values, and in their tuples, lists and dictionaries; None where there is none."""
+    if isinstance(x, Tensor):
+        return x if isinstance(x.meta, SparseMeta) else None
+    inner = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else ()
+    return next((found for v in inner if (found := first(v)) is not None), None)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.engine.fields import has
 from .lazy_functional import F
 
 
@@ -176,3 +177,5 @@ def multi_head_attention_forward(
     out = out.permute(2, 0, 1, 3).reshape(length * batch, embed)
     out = F.linear(out, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
     return (out if batched else out.squeeze(1)), None
+
+has("multi_head_attention_forward", batch="composite")

@@ -45,3 +45,4 @@ def pdist(input: Any, p: float = 2.0) -> Any:
 has("cosine_similarity normalize pdist", autocast="cuda full")
 has("normalize", batch="along 1")
 has("cosine_similarity nn.functional.cosine_similarity", batch="similarity")
+has("pdist", batch="composite")

@@ -100,3 +100,4 @@ def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, in
     return _alpha(input, p, training, inplace, min(2, input.dim()))
 
 has("alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout feature_dropout", batch="draws")
+has("alpha_dropout dropout2d dropout3d feature_alpha_dropout", sparse="composite")

@@ -135,3 +135,4 @@ def _triplet(anchor: Any, positive: Any, negative: Any, distance: Callable[..., 
     return reduced((near - far + margin).clamp(min=0), reduction)
 
 has("cosine_embedding_loss multi_margin_loss multilabel_margin_loss triplet_margin_loss", autocast="full")
+has("cosine_embedding_loss multi_margin_loss triplet_margin_loss", batch="composite")

@@ -331,3 +331,4 @@ has("""binary_cross_entropy_with_logits hinge_embedding_loss huber_loss kl_div l
  soft_margin_loss""", autocast="full")
 has("""mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits
  kl_div poisson_nll_loss soft_margin_loss hinge_embedding_loss gaussian_nll_loss margin_ranking_loss""", batch="loss")
+has("multilabel_soft_margin_loss", batch="composite")

@@ -408,3 +408,5 @@ _sampled_wide = in_float32(_sampled)
 
 has("grid_sample", autocast="cpu full, cuda widest")
 has("interpolate upsample grid_sample", batch="batches of images")
+has("upsample_bilinear upsample_nearest", batch="composite", sparse="composite")
+has("interpolate", sparse="composite")

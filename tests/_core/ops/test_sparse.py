@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
+from flambeau._core.engine import operation
 
 I, V = [[0, 1, 1, 0], [2, 0, 2, 2]], [3.0, 4.0, 5.0, 1.5]
 DENSE = np.array([[0.0, 0.0, 4.5], [4.0, 0.0, 5.0]])
@@ -201,6 +202,54 @@ def test_reductions() -> None:
     np.testing.assert_allclose(p, e / e.sum(1, keepdims=True))
     logs = np.log(np.where(e > 0, e / np.maximum(e.sum(0), 1), 1))
     np.testing.assert_allclose(torch.sparse.log_softmax(s, 0).to_dense().numpy(), logs, atol=1e-12)
+
+
+def test_forms_in_place_with_out_and_by_keyword(monkeypatch) -> None:
+    """All are found by the operation's row: nobody runs into memory that is not there, and is put right."""
+    def stumbled(*args: object) -> None:
+        raise AssertionError(args)
+    monkeypatch.setattr("flambeau._core.ops.arguments.tripped", stumbled)
+    monkeypatch.setattr(operation.Operation, "tripped", stumbled)
+    for make in (coo, csr):
+        s = make()
+        want = DENSE + DENSE
+        for found in (torch.add(input=s, other=s), torch.add(s, other=s), torch.add(s, s, out=make()), make().add_(s), torch.Tensor.add_(make(), s),
+                      torch.mul(input=s, other=2.0), make().mul_(2)):
+            np.testing.assert_array_equal(found.to_dense().numpy(), want)
+        kept = make()
+        assert torch.sin(s, out=kept) is kept
+        np.testing.assert_allclose(kept.to_dense().numpy(), np.sin(DENSE))
+        dense = torch.ones(3, 2, dtype=torch.float64)
+        out = torch.empty(0, dtype=torch.float64)
+        assert torch.mm(s, dense, out=out) is out
+        np.testing.assert_allclose(out.numpy(), DENSE @ np.ones((3, 2)))
+        np.testing.assert_allclose(torch.addmm(input=torch.zeros(2, 2, dtype=torch.float64), mat1=s, mat2=dense, beta=2).numpy(), DENSE @ np.ones((3, 2)))
+        np.testing.assert_allclose(torch.cat(tensors=[s, s]).to_dense().numpy(), np.concatenate([DENSE, DENSE]))
+        other = make()
+        assert other.copy_(s * 2) is other
+        np.testing.assert_array_equal(other.to_dense().numpy(), want)
+    with pytest.raises(RuntimeError, match="Expected out tensor to have layout torch.sparse_coo"):
+        torch.add(coo(), coo(), out=torch.zeros(2, 3, dtype=torch.float64))
+    with pytest.raises(NotImplementedError, match="copy_ between layouts"):
+        coo().copy_(torch.ones(2, 3))
+
+
+def test_there_is_no_memory() -> None:
+    for s in (coo(), csr()):
+        for name in ("ptr", "strides"):
+            with pytest.raises(AttributeError):
+                getattr(s if name == "ptr" else s.meta, name)
+            assert name not in {n for c in (type(s), type(s.meta)) for k in c.__mro__[:-1] for n, v in vars(k).items() if isinstance(v, property)}
+
+
+def test_what_is_made_of_other_operations_takes_sparse_tensors() -> None:
+    for s in (coo(), csr()):
+        w = torch.ones(4, 3, dtype=torch.float64)
+        np.testing.assert_allclose(torch.nn.functional.linear(s, w).numpy(), DENSE @ np.ones((3, 4)))
+        assert torch.nn.functional.dropout(s, training=False) is s
+        np.testing.assert_array_equal(torch.stack([r.to_dense() for r in s]).numpy(), DENSE)
+        assert f"{s}" == repr(s) and torch.equal(s.new_zeros(2), torch.zeros(2, dtype=torch.float64))
+        np.testing.assert_array_equal(torch.adjoint(s).to_dense().numpy(), DENSE.T)
 
 
 def test_what_has_no_sparse_form_is_refused() -> None:

@@ -98,3 +98,11 @@ def test_wrong_operands_are_told_as_at_first():
     for _ in range(OFTEN):
         with pytest.raises(RuntimeError, match="outside"):
             torch.spmm(beyond, torch.rand(4, 4))
+
+
+def test_tensors_in_lists_are_parts_too():
+    def one(v):
+        return torch.sparse_coo_tensor([[0, 1], [2, 0]], [v, 10 * v], (2, 3))
+    for i in range(6):
+        found = torch.cat([one(float(i)), one(2.0 * i)]).to_dense()
+        assert found.tolist() == [[0, 0, i], [10 * i, 0, 0], [0, 0, 2 * i], [20 * i, 0, 0]]

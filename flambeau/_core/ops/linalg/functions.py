@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...autograd import tape
+from ...engine.fields import has
 from ...tensor import Tensor, empty
 from ..table import op
 from . import matrices
@@ -96,3 +97,5 @@ def linalg_matrix_power(input: Tensor, n: int) -> Tensor:  # noqa: A002
 def matrix_power(input: Tensor, n: int) -> Tensor:  # noqa: A002
     """`linalg.matrix_power` under its older name."""
     return _power("linalg.matrix_power", input, n)
+
+has("matrix_power", sparse="composite")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...engine.fields import has
 from ...layout import wrap_dim
 from ...tensor import Tensor
 from ..casts import to_dtype
@@ -120,3 +121,5 @@ def cond(input: Tensor, p: Any = None) -> Tensor:  # noqa: A002
     found: Tensor = matrix_norm(input, p) * matrix_norm(inverse, p)
     made: Tensor = found.masked_fill(info != 0, _INF)
     return made
+
+has("linalg.norm", batch="composite")

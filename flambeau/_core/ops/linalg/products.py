@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
+from ...engine.fields import has
 from ...errors import warn_once
 from ...layout import numel, wrap_dim
 from ...tensor import Tensor
@@ -122,3 +123,6 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:  # no
                            f"{count} != {numel(other.meta.shape)}")
     made: Tensor = solve(a.reshape(count, count), other.reshape(count)).reshape(*rest)
     return made
+
+has("vecdot", batch="composite", sparse="composite")
+has("cross tensorinv tensorsolve torch.cross vander", batch="composite")
