@@ -42,6 +42,7 @@ from .views import (
     view_of,
     viewed,
 )
+from .windows import added_up
 
 
 def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
@@ -299,27 +300,14 @@ def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
 
 
 def _unfold_back(node: Any, g: Tensor) -> Any:
-    return (_folded(g, *node[tape.SAVED]),)
+    return (fold_windows(g, *node[tape.SAVED]),)
 
 
 @op(method=False, spaces=(), name="_unfold_backward")
-def _folded(g: Tensor, shape: Any, axis: int, size: int, step: int) -> Tensor:
-    """Windows overlap: each element gathers what its windows got."""
-    out: Tensor = g.new_zeros(shape) if not g.requires_grad else g.sum() * 0 + g.new_zeros(shape)
-    count = g.meta.shape[axis]
-    last = len(shape)
-    for k in range(size):  # the k-th element of every window is a slice with this step
-        piece = select(g, last, k)
-        stop = k + (count - 1) * step + 1
-        out = _added_at(out, piece, axis, k, stop, step)
-    return out
-
-
-def _added_at(out: Tensor, piece: Tensor, axis: int, start: int, stop: int, step: int) -> Tensor:
-    from .views import put
-    if not piece.meta.numel:
-        return out
-    return out + put(piece, out.meta.shape, lambda z: slice_axis(z, axis, start, stop, step))
+def fold_windows(g: Tensor, shape: Any, axis: int, size: int, step: int) -> Tensor:
+    """What `unfold` is the transpose of: windows (..., count, ..., size) added up into `shape`, each element what its windows have for it."""
+    made = added_up(g, axis, (shape[axis],), (step,), (1,))
+    return tape.record(made, lambda node, gg: (unfold(gg, axis, size, step),), (g,), None, "UnfoldBackwardBackward0")
 
 
 @viewed("unfold", spaces=())

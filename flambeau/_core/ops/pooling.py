@@ -23,8 +23,8 @@ from .casts import in_float32, to_dtype
 from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous, laid_as
-from .creation import zeros_meta
 from .table import op
+from .windows import added_up
 
 
 def _many(name: str, value: Any, n: int) -> Sizes:
@@ -369,15 +369,10 @@ def _sum_back(node: Any, g: Tensor) -> Any:
 
 def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
     """Each window's gradient added to all its elements.  Recorded."""
-    whole = zeros_meta(meta((*shape[:2], *p.reach), None, g.meta.dtype, g.meta.device))
     source = contiguous(g.detach())
+    pieces = _raw(source, (*source.meta.shape, *p.kernel), (*source.meta.strides, *[0] * len(p.kernel)))
+    whole = added_up(pieces, 2, p.reach, p.stride, p.dilation)
     st = whole.meta.strides
-    if source.meta.numel:
-        for at in itertools.product(*map(range, p.kernel)):
-            offset = 0
-            for a, d, s in zip(at, p.dilation, st[2:], strict=True):
-                offset += a * d * s
-            _raw(whole, source.meta.shape, (st[0], st[1], *[s * t for s, t in zip(st[2:], p.stride, strict=True)]), offset).add_(source)
     offset = 0
     for pad, s in zip(p.padding, st[2:], strict=True):
         offset += pad * s

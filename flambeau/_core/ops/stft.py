@@ -10,6 +10,7 @@ from .. import dtypes
 from ..engine.fields import has
 from ..errors import warn
 from ..tensor import Tensor
+from .axis_views import fold_windows
 from .complexes import view_as_complex, view_as_real
 from .table import namespace, op
 
@@ -206,8 +207,8 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
         pieces = _fft("irfft", freq[..., :n_fft // 2 + 1], normalized, n_fft)
     total = n_fft + hop * (frames - 1)
     batch = x.meta.shape[0]
-    signal = _overlap(pieces * w, hop, total)
-    weight = _overlap((w * w).expand(1, frames, n_fft), hop, total)
+    signal = fold_windows(pieces * w, (batch, total), 1, n_fft, hop)
+    weight = fold_windows((w * w).expand(1, frames, n_fft), (1, total), 1, n_fft, hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - (n_fft // 2 if center else 0)
     signal, weight = signal[:, start:end], weight[:, start:end]
@@ -222,26 +223,5 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     made: Tensor = found.reshape(batch, -1) if len(input.meta.shape) == 3 else found.squeeze(0)
     return made
 
-
-_PARTS = 16  # parts of a frame that are added one by one; more are strewn by their places
-
-
-def _overlap(pieces: Tensor, hop: int, total: int) -> Tensor:
-    """(B, frames, n) added where they overlap: (B, total)."""
-    from .creation import zeros
-    from .ranges import arange
-    b, frames, n = pieces.meta.shape
-    parts = -(-n // hop)
-    if parts <= _PARTS:  # the same part of all frames lies side by side, once the frames are cut into parts as long as a hop
-        x = _padded(pieces, 0, parts * hop - n) if parts * hop > n else pieces
-        cut = x.reshape(b, frames, parts, hop)
-        sums = zeros((b, frames + parts - 1, hop), dtype=pieces.meta.dtype, device=pieces.meta.device)
-        for k in range(parts):
-            sums.narrow(1, k, frames).add_(cut.select(2, k))
-        whole: Tensor = sums.reshape(b, -1).narrow(1, 0, total)
-        return whole
-    at = (arange(frames, device=pieces.meta.device).unsqueeze(1) * hop + arange(n, device=pieces.meta.device)).reshape(-1)
-    made: Tensor = zeros((b, total), dtype=pieces.meta.dtype, device=pieces.meta.device).index_add(1, at, pieces.reshape(b, -1))
-    return made
 
 has("stft", batch="composite")

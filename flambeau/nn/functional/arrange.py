@@ -16,6 +16,7 @@ from ..._core.kernels.programs import Map
 from ..._core.ops import launch
 from ..._core.ops.checks import of_kinds
 from ..._core.ops.copies import cast_program, laid_as
+from ..._core.ops.windows import added_up
 from ..._core.runtime import caches
 from ..._core.tensor import Tensor, meta, new
 from ...autograd import no_grad
@@ -279,12 +280,7 @@ def _fold(cols: Any, size: tuple[int, ...], geometry: Any) -> Any:
     n = cols.shape[0]
     c = cols.shape[1] // math.prod(kernel)
     cols = cols.reshape(n, c, *kernel, *counts)
-    out = ops.zeros((n, c, *(s + 2 * p for s, p in zip(size, padding))), dtype=cols.dtype, device=cols.device)
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            top, left = i * dilation[0], j * dilation[1]
-            out[:, :, top:top + stride[0] * (counts[0] - 1) + 1:stride[0],
-                left:left + stride[1] * (counts[1] - 1) + 1:stride[1]] += cols[:, :, i, j]
+    out = added_up(cols.permute(0, 1, 4, 5, 2, 3), 2, [s + 2 * p for s, p in zip(size, padding)], stride, dilation)
     return _narrowed(out, [0, 0, *padding], [n, c, *size])
 
 

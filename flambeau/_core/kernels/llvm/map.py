@@ -235,7 +235,7 @@ class _Kernel:
         main = em.add(begin, em.op(f"and i64 {count}, {-block}"))
         with em.loop(begin, main, str(block)) as loop:
             self.unrolled(at, steps, loop.i, places, known, streaming)
-        if em.module.masks:
+        if em.module.masks and not self._costs_masked():
             with em.loop(main, end, str(lanes)) as loop:
                 mask = em.first_lanes(em.sub(end, loop.i), lanes)
                 self.element(at, steps, loop.i, places, lanes, dict(known), mask, False)
@@ -250,8 +250,13 @@ class _Kernel:
         with em.loop(main, end) as loop:
             self.element(at, steps, loop.i, places, 1, dict(single), None, False)
 
+    def _costs_masked(self) -> bool:
+        """Whether lanes that are switched off would take single elements where whole vectors are put together from neighbours: rows may be short."""
+        return self.form != "flat" and self.nodes <= MOST_NODES and (
+            bool(self._joined()) or any(c not in "01s" for c in self.classes[self.outs:]))
+
     def _narrower(self) -> list[int]:
-        """Of vectors that do what is left of a row behind whole blocks, where there are no masks: rows may be short."""
+        """Of vectors that do what is left of a row behind whole blocks, where masks do not: rows may be short."""
         if self.form == "flat" or self.nodes > MOST_NODES:
             return []
         return [w for w in (self.lanes, self.lanes // 2, self.lanes // 4) if 4 <= w < self.lanes * self.unroll]
