@@ -35,10 +35,13 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("--no-page", action="store_true", help="write no page (default: flambeau-demo.html in this folder)")
 
     run = commands.add_parser("run", help="run a PyTorch script, unmodified, on Flambeau")
-    run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs (with one of the next three: 1)")
+    run.add_argument("--sim-gpus", type=_count, metavar="N", help="let it see N simulated GPUs (with one of the next five: 1)")
     run.add_argument("--sim-model", metavar="NAME", help="which GPU is simulated, such as H200 or A100 (default: H200)")
     run.add_argument("--sim-memory", metavar="SIZE", help="the memory of each simulated GPU, such as 8GiB (default: the model's)")
     run.add_argument("--queue", metavar="ORDER", help="when simulated GPUs do their work: eager, lazy or random (default: eager)")
+    run.add_argument("--sim-network", metavar="NAME",
+                     help="what joins simulated machines, such as NDR or 100GbE, or gigabits a second for each GPU (default: NDR)")
+    run.add_argument("--sim-node", type=_positive, metavar="N", help="how many ranks a simulated machine has (default: as many as really run on one)")
     run.add_argument("--report", metavar="PAGE.html", help="write a page of what ran where")
     run.add_argument("--ledger", action="store_true", help="print what moved between devices, by line")
     run.add_argument("--nproc", "--nproc-per-node", "--nproc_per_node", type=_positive, metavar="N",
@@ -110,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             program, own = command.Program(chosen.script, chosen.module), chosen.arguments
         else:
             top.error("run: name a script, or give its text by -c")
-        wrong = command.simulate(chosen.sim_gpus, chosen.sim_model, chosen.sim_memory, chosen.queue)
+        wrong = command.simulate(chosen.sim_gpus, chosen.sim_model, chosen.sim_memory, chosen.queue, chosen.sim_network, chosen.sim_node)
         if wrong:
             top.error(f"run: {wrong}")
         if chosen.nproc is not None or chosen.nnodes > 1:

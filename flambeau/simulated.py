@@ -20,15 +20,16 @@ class simulate:
     gpus: how many.  model: one of `models()` for all, or a sequence with one for each.  memory: bytes of each (or a
     string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy"
     (work runs only when something waits for it, so that a missing synchronisation always shows) or "random" (streams
-    interleave by `seed`). CUDA_VISIBLE_DEVICES applies as on hardware.
+    interleave by `seed`).  network: what joins this machine with others in `torch.distributed`, for predicted times: "NDR", "HDR", "100GbE" and so
+    on, or gigabits a second for each GPU, such as "400".  CUDA_VISIBLE_DEVICES applies as on hardware.
 
     Memory is separate from the host's and has a capacity; nothing is touched until it is used.  Raises ValueError for
     arguments it does not know.
     """
 
     def __init__(self, gpus: int = 4, model: str | Sequence[str] = "H200", memory: int | str | None = None,
-                 queue: str = "eager", seed: int = 0) -> None:
-        self._system = _make(gpus, model, memory, queue, seed)
+                 queue: str = "eager", seed: int = 0, network: str = "NDR") -> None:
+        self._system = _make(gpus, model, memory, queue, seed, network)
         self._before: Any = _Before(self._system)
 
     def __enter__(self) -> simulate:

@@ -37,7 +37,7 @@ def test_what_bash_offers(tmp_path: Path) -> None:
     commands = [c.name for c in completion.commands(cli.parser())]
     assert at("flambeau ")[:len(commands)] == commands == ["info", "smi", "demo", "run", "warm", "completion"]
     assert at("flambeau i") == ["info"] and at("flambeau --v") == ["--version"]
-    assert at("flambeau run --sim") == ["--sim-gpus", "--sim-model", "--sim-memory"]
+    assert at("flambeau run --sim") == ["--sim-gpus", "--sim-model", "--sim-memory", "--sim-network", "--sim-node"]
     assert at("flambeau run --sim-model H") == at("flambeau run --sim-model=H") == ["H100", "H200"]
     assert at("flambeau run --queue ") == ["eager", "lazy", "random"]
     assert at("flambeau run --queue=lazy --led") == ["--ledger"]

@@ -22,6 +22,9 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "FLAMBEAU_SIM_MEMORY": ("the model's", "The memory of each simulated GPU, such as `8GiB`. Small sizes help to test what happens when it is full."),
     "FLAMBEAU_SIM_QUEUE": ("eager", "When simulated GPUs do their work. `eager`: at once, in threads. `lazy`: when something waits for it. "
                                     "`random`: in an order drawn from the seed, to find missing waits."),
+    "FLAMBEAU_SIM_NETWORK": ("NDR", "What joins simulated machines, for predicted times: `XDR`, `NDR`, `HDR`, `EDR`, `100GbE`, `25GbE`, `10GbE`, or gigabits a "
+                                    "second for each GPU."),
+    "FLAMBEAU_SIM_NODE": ("as many as really run on one", "How many ranks a simulated machine has, for predicted times."),
     "FLAMBEAU_SIM_SEED": ("0", "The seed of `FLAMBEAU_SIM_QUEUE=random`."),
     "FLAMBEAU_NUM_THREADS": ("all CPUs", "How many threads compute on the CPU."),
     "FLAMBEAU_KERNELS": ("llvm", "`llvm`: kernels are machine code. `interpret`: NumPy does their work, slowly; for finding out whether a kernel is wrong."),

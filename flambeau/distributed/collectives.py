@@ -83,6 +83,11 @@ class Work:
         self._group, self._job, self._event, self._result, self._message = group, job, event, result, message
         self._after: list[Callable[[], None]] = []
 
+    def __del__(self) -> None:
+        job = self.__dict__.get("_job")
+        if job is not None and self._message and self._group is not None and not job.done.is_set():
+            self._group.host.adopt(job)
+
     def wait(self, timeout: Any = None) -> bool:
         """Waits until it is done: on a GPU the current stream does, the host goes on.  True.  Raises what went wrong."""
         limit = None if timeout is None else timeout.total_seconds()
@@ -205,7 +210,7 @@ def carry(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable[[
     def entry(*given: int) -> None:
         made.append(g.host.run(what, lambda comm: start(comm, given), done, async_op, line))
     nbytes = sum(t.nbytes for t in memory)
-    made_of = Collective(name, entry, wrote, nbytes, g.size(), max((t.nbytes for t in memory), default=0))
+    made_of = Collective(name, entry, wrote, nbytes, g.size(), max((t.nbytes for t in memory), default=0), g.machines)
     dispatch.bind(dev, PreparedLaunch(name, entry, outputs=wrote, nbytes=nbytes, keep=made_of))(*[t.data_ptr() for t in memory])
     return Work(g, made[0], None, result) if async_op else None
 

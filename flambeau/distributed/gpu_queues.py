@@ -17,7 +17,7 @@ from .._core.drivers.collectives.nccl.communicator import NCCLCommunicator, uniq
 from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch, gpus
 from .._core.runtime.streams import Event, Stream
-from .groups import Job, as_told, failed
+from .groups import Exchange, Job, as_told, failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,13 +41,14 @@ class GpuQueue:
     def launch(self, name: str, what: str, line: str, start: Begin, memory: Sequence[Tensor], wrote: int, shared: bool = True) -> tuple[Event, Job | None]:
         """Queues what `start` begins, given a communicator and the addresses of `memory`, behind what the current stream has now; the event of its end.
 
-        shared: all ranks of the group take part.
+        shared: all ranks of the group take part; else `start` is an `Exchange`.
         """
         self.stream.wait_stream(gpus.current_stream(self.device))
         addresses = tuple(t.data_ptr() for t in memory)
         job, carry_out = self._job(what, line, start, addresses, shared)
         made = dispatch.require(self.device, Collective(name, carry_out, wrote, sum(t.nbytes for t in memory), self.lane.comm.size,
-                                                         max((t.nbytes for t in memory), default=0)))
+                                                         start.nbytes if isinstance(start, Exchange) else max((t.nbytes for t in memory), default=0),
+                                                         self.group.machines))
         with self.stream:  # an empty tensor has no address that a launch may have
             dispatch.bind(self.device, made)(*[a for a in addresses if a])
         for t in memory:
@@ -59,7 +60,10 @@ class GpuQueue:
 
     def _job(self, what: str, line: str, start: Begin, addresses: tuple[int, ...], shared: bool) -> tuple[Job | None, Callable[..., None]]:
         def carry_out(stream: Any, given: tuple[int, ...]) -> None:
-            self.lane.run(what, lambda comm: start(comm, addresses), None, False, line, stream)
+            if isinstance(start, Exchange):
+                self.lane.exchange(what, line, start, addresses, stream)
+            else:
+                self.lane.run(what, lambda comm: start(comm, addresses), None, False, line, stream)
         return None, carry_out
 
     def _queued(self, job: Job | None, event: Event) -> None:
@@ -203,5 +207,5 @@ def of(group: ProcessGroup, dev: device, line: str) -> GpuQueue | None:
 
 
 def messages(group: ProcessGroup, dev: device) -> bool:
-    """Whether messages between two ranks go by NCCL."""
-    return dev.type == "cuda" and "nccl" in group._backend and not gpus.gpu(dev).driver.simulated and library.load() is not None
+    """Whether messages between two ranks go by NCCL, real or simulated."""
+    return dev.type == "cuda" and "nccl" in group._backend and (gpus.gpu(dev).driver.simulated or library.load() is not None)

@@ -55,6 +55,53 @@ class Job:
         self.request: Request | None = None
 
 
+class Message(Job):
+    """A job between two ranks' hosts.  out: this one sends.  peer: the other's number in the group, None for whoever sends.  word: the sender's clock,
+    which `told` carries."""
+
+    __slots__ = ("out", "peer", "tag", "nbytes", "word", "told")
+
+    def __init__(self, what: str, line: str, start: Start, out: bool, peer: int | None, tag: int, nbytes: int) -> None:
+        super().__init__(what, line, start, shared=False)
+        self.out, self.peer, self.tag, self.nbytes = out, peer, tag, nbytes
+        self.word = np.zeros(1, np.int64)
+        self.told: Request | None = None
+
+
+class Exchange:
+    """Messages between the two ranks of a group that belong together, in any order on either.  parts: whether each is sent, and its bytes."""
+
+    __slots__ = ("peer", "parts")
+
+    def __init__(self, peer: int, parts: Sequence[tuple[bool, int]]) -> None:
+        self.peer, self.parts = peer, tuple(parts)
+
+    def __call__(self, comm: Any, addresses: tuple[int, ...]) -> Request:
+        """Queues them on a stream of NCCL's."""
+        made: Request = comm.together([("ncclSend" if out else "ncclRecv", at, nbytes, self.peer)
+                                       for (out, nbytes), at in zip(self.parts, addresses, strict=True)])
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Of those one way or of those the other way, the larger."""
+        return max(sum(n for out, n in self.parts if out is way) for way in (True, False))
+
+
+class _All:
+    """Requests under way at once, as one."""
+
+    __slots__ = ("_left", "source")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self._left = list(requests)
+        self.source: int | None = None
+
+    def test(self) -> bool:
+        self._left = [r for r in self._left if not r.test()]
+        return not self._left
+
+
 class Lane:
     """One communicator of a group with everything that goes through it in one order: what the host asks for, or what is queued on a GPU's stream.
 
@@ -72,6 +119,7 @@ class Lane:
         self._lock = threading.Lock()
         self._own = np.zeros(3, np.int64)
         self._hashes: dict[str, int] = {}
+        self._left_alone: list[Job] = []  # messages that nobody waits for: their memory is MPI's until they are gone
 
     # ------------------------------------------------------------------------------------------------ carrying out
     def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "",
@@ -95,20 +143,85 @@ class Lane:
                 job.clock.waited(job.what, job.clock.ready)
         return job
 
-    def begin(self, what: str, start: Start) -> Job:
-        """Begins a message between two ranks, which nobody else takes part in; `complete` ends it."""
-        job = Job(what, user_line(sys._getframe(1)), start, None)
+    def exchange(self, what: str, line: str, e: Exchange, addresses: tuple[int, ...], clock: meetings.Clock | None) -> None:
+        """Carries out messages that are queued on a simulated GPU's stream.  What is received begins when its sender is ready, too."""
+        checking, job = self._checking, Job(what, line, lambda comm: e(comm, addresses), shared=False, clock=clock)
+        assert checking is not None
+        own = np.array([0 if clock is None else meetings.word(clock, self.comm.rank)], np.int64)
+        came = np.zeros(len(e.parts), np.int64)
+
+        def communicate() -> None:
+            requests: list[Request] = []
+            for k, ((out, nbytes), at) in enumerate(zip(e.parts, addresses, strict=True)):
+                requests.append((self.comm.send if out else self.comm.receive)(at, nbytes, e.peer, 0))
+                requests.append(checking.send(own.ctypes.data, 8, e.peer, 0) if out else checking.receive(came[k:].ctypes.data, 8, e.peer, 0))
+            self.until(job, _All(requests))
+        self._seen(job, communicate)
+        if clock is not None:
+            seconds, virtual, last = meetings.read(int(came.max()))
+            if last >= 0 and virtual == clock.virtual:
+                clock.settle(seconds, self._group._ranks[last])
+
+    def begin(self, what: str, start: Start, out: bool, peer: int | None, tag: int, nbytes: int) -> Message:
+        """Begins a message between two ranks, which nobody else takes part in; `complete` ends it.  The sender's clock travels beside it."""
+        if self._left_alone:
+            self._let_go()
+        job = Message(what, user_line(sys._getframe(1)), start, out, peer, tag, nbytes)
+        job.clock = _host_clock()
         job.request = start(self.comm)
+        if self._checking is not None:
+            at = job.word.ctypes.data
+            if out:
+                assert peer is not None
+                job.word[0] = 0 if job.clock is None else meetings.word(job.clock, self.comm.rank)
+                job.told = self._checking.send(at, 8, peer, tag)
+            elif peer is not None:
+                job.told = self._checking.receive(at, 8, peer, tag)
         return job
 
     def complete(self, job: Job, timeout: Any = None) -> None:
         """Waits for a message."""
         request = job.request
         if request is not None and not job.done.is_set():
-            self._seen(job, lambda: self.until(job, request, timeout))
+            clock = job.clock if type(job.clock) is meetings.HostClock else None
+            since = 0.0 if clock is None else clock.now()
+
+            def arrives() -> None:
+                self.until(job, request, timeout)
+                if isinstance(job, Message):
+                    self._word_of(job, request, timeout)
+            self._seen(job, arrives)
             job.done.set()
+            if clock is not None:
+                clock.waited(job.what, since)
             if job.after is not None:
                 job.after()
+
+    def adopt(self, job: Job) -> None:
+        """Keeps a message's memory, for which nobody will wait any more."""
+        self._left_alone.append(job)
+
+    def _let_go(self) -> None:
+        for job in self._left_alone[:]:
+            told = job.told if isinstance(job, Message) else None
+            if (job.request is None or job.request.test()) and (told is None or told.test()):
+                self._left_alone.remove(job)
+
+    def _word_of(self, job: Message, request: Request, timeout: Any) -> None:
+        """Receives the sender's word, which is at hand where the message is, and tells this rank's clock when that can have arrived."""
+        if self._checking is None:
+            return
+        if job.told is None:
+            job.peer = getattr(request, "source", None)
+            job.told = self._checking.receive(job.word.ctypes.data, 8, job.peer, job.tag)
+        self.until(job, job.told, timeout)
+        seconds, virtual, last = meetings.read(int(job.word[0]))
+        if job.out or last < 0 or not isinstance(job.clock, meetings.HostClock) or virtual != job.clock.virtual:
+            return
+        sender = self._group._ranks[last]
+        if virtual and machine_of(sender) != machine_of(self._group._ranks[self.comm.rank]):
+            seconds += job.clock.driver.network_seconds(job.nbytes)
+        job.clock.settle(seconds, sender)
 
     def wait(self, job: Job, timeout: float | None = None) -> None:
         """Waits for a job of the worker; raises what it raised."""
@@ -189,6 +302,7 @@ class Lane:
             now = time.monotonic()
             if now - looked > _LOOK:  # by time, not by rounds: on a busy machine each costs others' turns
                 looked = now
+                _go_on()
                 watch.look()
             if now - watch.begun < _EAGER:
                 if rounds < 200:
@@ -227,6 +341,16 @@ class Lane:
             job.clock.settle(seconds, self._group._ranks[last] if last >= 0 else -1)
 
 
+def _go_on() -> None:
+    """This rank stands still, and others may wait for what it has queued on simulated GPUs, which some orders run only for who waits here: it is run."""
+    driver: Any = gpus._system.driver if gpus._system is not None else None
+    if driver is not None and driver.simulated:
+        from . import world
+        for g in world.state.groups:
+            for q in list(g.gpus.values()):
+                driver.go_on(q.stream._handle)
+
+
 def _host_clock() -> meetings.HostClock | None:
     """That of simulated GPUs, where there are any by now, else the real one, if anybody looks at it."""
     driver: Any = gpus._system.driver if gpus._system is not None else None
@@ -252,6 +376,7 @@ class ProcessGroup:
         self._comm, self._ranks, self._backend, self._timeout, self.group_name = comm, list(ranks), backend, timeout, name
         self.group_desc = name
         self._peers, self._rank = peers, rank
+        self.machines = len({machine_of(r) for r in ranks})
         self.bound_device_id: Any = None
         self.gpus: dict[Any, GpuQueue] = {}
         self.pairs: dict[int, ProcessGroup] = {}  # with one other rank, for messages
@@ -290,6 +415,19 @@ class ProcessGroup:
     def watch(self, what: str, line: str, ranks: Sequence[int], limit: float | None = None) -> Watch:
         """What looks on while this process waits for some ranks (global numbers) for at most `limit` seconds, by default the group's."""
         return Watch(self._peers, self._ranks[self._rank], ranks, what, line, self._timeout.total_seconds() if limit is None else limit)
+
+
+def machine_of(rank: int) -> int:
+    """The number of the machine that a rank (a global one) lies on: so many each as FLAMBEAU_SIM_NODE says, or as the launcher put on this one.
+
+    Raises ValueError for anything but a number.
+    """
+    text = os.environ.get("FLAMBEAU_SIM_NODE") or os.environ.get("LOCAL_WORLD_SIZE") or ""
+    if not text:
+        return 0
+    if not text.strip().isdigit() or not int(text):
+        raise ValueError(f"FLAMBEAU_SIM_NODE, or LOCAL_WORLD_SIZE: expected a number of ranks on a machine, got {text!r}")
+    return rank // int(text)
 
 
 def split(comm: Communicator, ranks: Sequence[int], tag: int, watch: Watch) -> Communicator | None:

@@ -1,7 +1,7 @@
 """Messages between two processes: send, recv, isend, irecv, batches of them.
 
-On the host MPI carries them.  With NCCL two ranks that talk have a communicator of their own, made by the first message between them, so that nobody else
-needs to take part; messages of a batch between the same two are queued together, in any order.
+On the host MPI carries them.  With NCCL, real or simulated, two ranks that talk have a communicator of their own, made by the first message between
+them, so that nobody else needs to take part; messages of a batch between the same two are queued together, in any order.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from .._core.tensor import Tensor
 from . import gpu_queues, world
 from .collectives import Work, _hand_back, _packed, _tensor, served
-from .groups import ProcessGroup
+from .groups import Exchange, ProcessGroup
 from .peers import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from .._core.drivers.collectives.nccl.communicator import OnStream
 
 
 def _ready(g: ProcessGroup, t: Tensor, name: str) -> None:
@@ -43,7 +41,8 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     _ready(g, t, "send")
     packed = _packed(t) if _reached(t) else t.cpu().contiguous()
     nbytes = packed.nbytes
-    job = g.host.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag))
+    job = g.host.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag),
+                       True, to, tag, nbytes)
     return Work(g, job, None, [packed], message=True)
 
 
@@ -63,7 +62,7 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
     t.store.version += 1
     nbytes = packed.nbytes
     job = g.host.begin(f"recv({t.dtype}, {t.numel()} elements, from {'any' if source is None else g._ranks[source]})",
-                  lambda comm: comm.receive(packed.data_ptr(), nbytes, source, tag))
+                       lambda comm: comm.receive(packed.data_ptr(), nbytes, source, tag), False, source, tag, nbytes)
     if packed.data_ptr() != t.data_ptr():
         job.after = lambda: _hand_back(t, packed)
     return Work(g, job, None, [tensor], message=True)
@@ -78,11 +77,8 @@ def _by_nccl(g: ProcessGroup, peer: int, some: Sequence[tuple[bool, Tensor]]) ->
     queue = gpu_queues.of(pair, dev, line)
     assert queue is not None
     packed = [_packed(t) for _, t in some]
-    whole = [("ncclSend" if out else "ncclRecv", p.nbytes) for (out, _), p in zip(some, packed)]
     told = ", ".join(f"{'send' if out else 'recv'}({t.dtype}, {t.numel()} elements, {'to' if out else 'from'} {g._ranks[peer]})" for out, t in some)
-
-    def begin(comm: OnStream, at: tuple[int, ...]) -> Any:
-        return comm.together([(name, address, nbytes, with_whom) for (name, nbytes), address in zip(whole, at)])
+    begin = Exchange(with_whom, [(out, p.nbytes) for (out, _), p in zip(some, packed)])
     event, job = queue.launch("messages" if len(some) > 1 else "send" if some[0][0] else "recv", told, line, begin, packed, 0, shared=False)
     work = Work(pair, job, event, [t for _, t in some])
     for (out, t), p in zip(some, packed):
@@ -113,8 +109,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
     work.wait()
     if src is not None:
         return src
-    found = work.source_rank()
-    return found if found >= 0 else world.get_global_rank(group, group_src or 0)
+    return work.source_rank() if group_src is None else world.get_global_rank(group, group_src)
 
 
 class P2POp:

@@ -55,12 +55,12 @@ def _run_text(text: str, name: str) -> None:
         sys.modules["__main__"] = before
 
 
-def simulate(gpus: int | None, model: str | None, memory: str | None, queue: str | None) -> str:
+def simulate(gpus: int | None, model: str | None, memory: str | None, queue: str | None, network: str | None = None, node: int | None = None) -> str:
     """Puts what GPUs a script is to see into the environment, where its children find it too; gives what is wrong with that, or "".
 
-    A model, a memory or a queue without a number is of one GPU.
+    A model, a memory, a queue, a network or a machine's size without a number is of one GPU.
     """
-    chosen = {"MODEL": model, "MEMORY": memory, "QUEUE": queue}
+    chosen = {"MODEL": model, "MEMORY": memory, "QUEUE": queue, "NETWORK": network, "NODE": None if node is None else str(node)}
     if gpus is None and any(v is not None for v in chosen.values()):
         gpus = 1
     if gpus is None:
@@ -69,6 +69,7 @@ def simulate(gpus: int | None, model: str | None, memory: str | None, queue: str
         os.environ.pop("FLAMBEAU_SIM_GPUS", None)
         return ""
     from .._core.drivers.simulated.models import model as known
+    from .._core.drivers.simulated.models import network as joined
     from .._core.drivers.simulated.queues import MODES
     from .._core.runtime.gpus import parse_size
     try:
@@ -76,6 +77,8 @@ def simulate(gpus: int | None, model: str | None, memory: str | None, queue: str
             known(model)
         if memory is not None:
             parse_size(memory)
+        if network is not None:
+            joined(network)
         if queue is not None and queue not in MODES:
             raise ValueError(f"queue: expected one of {', '.join(map(repr, MODES))}, got {queue!r}")
     except ValueError as error:

@@ -394,7 +394,7 @@ class Collective(Spec):
 
     carry_out: called with the driver's stream, or, where the host does it when the launch has its turn, with what tells a virtual clock or None, and the
     addresses; it begins, and on the host also ends, the communication.  outputs, nbytes: as a launch's.  size: how many ranks take part; whole: bytes of
-    all of them that one rank gives or gets, the larger.
+    all of them that one rank gives or gets, the larger.  machines: on how many the ranks lie.
     """
 
     name: str
@@ -403,3 +403,4 @@ class Collective(Spec):
     nbytes: int
     size: int = 1
     whole: int = 0
+    machines: int = 1

@@ -195,7 +195,7 @@ def _from_environment() -> DriverContext | None:
         return None
     get = os.environ.get
     return simulated_system(int(text), get("FLAMBEAU_SIM_MODEL", "H200"), get("FLAMBEAU_SIM_MEMORY"),
-                            get("FLAMBEAU_SIM_QUEUE", "eager"), int(get("FLAMBEAU_SIM_SEED", "0")))
+                            get("FLAMBEAU_SIM_QUEUE", "eager"), int(get("FLAMBEAU_SIM_SEED", "0")), get("FLAMBEAU_SIM_NETWORK", "NDR"))
 
 
 def _real() -> DriverContext | None:
@@ -215,7 +215,7 @@ def _real() -> DriverContext | None:
     return system
 
 
-def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int) -> DriverContext:
+def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | None, queue: str, seed: int, network: str) -> DriverContext:
     """A system of simulated GPUs; the arguments are those of `flambeau.simulate`."""
     from ..drivers.simulated.driver import SimulatedDriver
     if type(gpus) is not int or gpus < 0:
@@ -223,7 +223,7 @@ def simulated_system(gpus: int, model: str | Sequence[str], memory: int | str | 
     names = [model] * gpus if isinstance(model, str) else list(model)
     if len(names) != gpus:
         raise ValueError(f"model: got {len(names)} names for {gpus} GPUs; pass one name for all, or one for each")
-    return DriverContext(SimulatedDriver(names, None if memory is None else parse_size(memory), queue, seed))
+    return DriverContext(SimulatedDriver(names, None if memory is None else parse_size(memory), queue, seed, network))
 
 
 def parse_size(memory: int | str) -> int:

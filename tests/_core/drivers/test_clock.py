@@ -13,7 +13,7 @@ from flambeau._core import dtypes
 from flambeau._core.drivers.simulated import clock
 from flambeau._core.drivers.simulated.clock import COPY, KERNEL, LAUNCH, Engine
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
-from flambeau._core.drivers.simulated.models import MODELS
+from flambeau._core.drivers.simulated.models import MODELS, Model, Network, network
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.programs import Map, PreparedLaunch
 
@@ -268,15 +268,44 @@ def test_real_gpus_have_no_virtual_clock() -> None:
 
 def test_collectives_take_what_a_ring_does() -> None:
     h200 = MODELS["H200"]
+
+    def within(kind: str, nbytes: int, size: int = 8, model: Model = h200) -> float:
+        return clock.collective_seconds(model, kind, nbytes, size, 1, network("NDR"))
     whole = 124_439_808 * 4  # GPT-2's gradients in float32
     bandwidth = 2 * 7 / 8 * whole / 450e9
-    assert abs(clock.collective_seconds(h200, "all_reduce", whole, 8) / bandwidth - 1) < 0.05
+    assert abs(within("all_reduce", whole) / bandwidth - 1) < 0.05
     buckets, cap = [], 25 << 20
     while whole:
         buckets.append(min(whole, cap))
         whole -= buckets[-1]
-    found = sum(clock.collective_seconds(h200, "all_reduce", b, 8) for b in buckets)
+    found = sum(within("all_reduce", b) for b in buckets)
     assert abs(found / (bandwidth + len(buckets) * 14 * clock.HOP) - 1) < 1e-9  # a bucket goes around in 14 hops
-    assert clock.collective_seconds(h200, "all_gather", 1 << 30, 8) == pytest.approx(clock.collective_seconds(h200, "all_reduce", 1 << 30, 8) / 2)
-    assert clock.collective_seconds(h200, "all_reduce", 1 << 30, 1) == clock.KERNEL
-    assert clock.collective_seconds(MODELS["L4"], "broadcast", 1 << 30, 2) == pytest.approx(clock.HOP + (1 << 30) / 31.5e9)  # by PCIe
+    assert within("all_gather", 1 << 30) == pytest.approx(within("all_reduce", 1 << 30) / 2)
+    assert within("all_reduce", 1 << 30, 1) == clock.KERNEL
+    assert within("broadcast", 1 << 30, 2, MODELS["L4"]) == pytest.approx(clock.HOP + (1 << 30) / 31.5e9)  # by PCIe
+
+
+def test_collectives_of_several_machines_take_what_their_network_lets_through() -> None:
+    h200, ndr, slow = MODELS["H200"], network("NDR"), network("25GbE")
+    whole = 1 << 30
+
+    def across(kind: str, size: int, machines: int, by: Network = ndr) -> float:
+        return clock.collective_seconds(h200, kind, whole, size, machines, by)
+    # sixteen GPUs on two machines: eight rings, eight ports of 50 GB/s, a little less than NVLink's 450
+    assert across("all_reduce", 16, 2) == pytest.approx(2 * 15 / 16 * whole / 400e9 + 30 * (2 * ndr.hop + 14 * clock.HOP) / 16)
+    assert across("all_reduce", 16, 2, network("XDR")) == pytest.approx(2 * 15 / 16 * whole / 450e9, rel=0.05)  # NVLink is the limit
+    assert across("all_reduce", 2, 2, slow) == pytest.approx(whole / 3.125e9 + 2 * slow.hop)  # one GPU a machine: one port
+    assert across("all_gather", 16, 2) == pytest.approx(across("all_reduce", 16, 2) / 2)
+    # to each its own part: seven of sixteen stay within the machine, eight leave it by the sender's port
+    assert across("all_to_all", 16, 2) == pytest.approx(8 / 16 * whole / 50e9 + ndr.hop)
+    assert across("all_to_all", 16, 2) > across("all_gather", 16, 2)
+    assert clock.message_seconds(h200, whole, None) == pytest.approx(clock.HOP + whole / 450e9)
+    assert clock.message_seconds(h200, whole, ndr) == pytest.approx(ndr.hop + whole / 50e9)
+    assert clock.message_seconds(MODELS["L4"], whole, network("800")) == pytest.approx(ndr.hop + whole / 31.5e9)  # the way to the port is the limit
+
+
+@pytest.mark.parametrize("name", ["", "ethernet", "-1", "nan", "0", "1e9"])
+def test_networks_have_names_or_rates(name: str) -> None:
+    with pytest.raises(ValueError, match="choose one of XDR, NDR"):
+        network(name)
+    assert network("ndr").gigabits == 400 and network("56.5").rate == 56.5e9 / 8

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...kernels.programs import PreparedLaunch
-    from .models import Model
+    from .models import Model, Network
 
 LAUNCH = 4e-6  # the host's time for one call that queues work: a few microseconds through any runtime
 KERNEL = 2e-6  # an empty kernel, from start to end, on data-centre GPUs
@@ -76,19 +76,36 @@ def copy_seconds(model: Model, path: str, nbytes: int, pinned: bool, peer: Model
     return 2 * COPY + nbytes / (model.pcie * 1e9) + nbytes / (other.pcie * 1e9)
 
 
-def collective_seconds(model: Model, kind: str, nbytes: int, size: int) -> float:
-    """The predicted time of a collective of `size` GPUs of one model in a ring, from when the last of them is there.
+def collective_seconds(model: Model, kind: str, nbytes: int, size: int, machines: int, network: Network) -> float:
+    """The predicted time of a collective of `size` GPUs of one model in rings, from when the last of them is there.
 
     nbytes: of the whole, as of `specs.Collective`.  Sums of all go around twice, in parts of 1 / size; what every rank gives or gets a part of, once;
-    a broadcast or a sum for one goes through all ranks as a stream.
+    a broadcast or a sum for one goes through all ranks as a stream.  machines: on how many the GPUs lie.  Where those are several, there are as many
+    rings as a machine has of the GPUs, each of which leaves and enters it by another port: so the network's rate counts as often, and what the links
+    within a machine carry is the limit where it is less.  What goes from each rank to each, or to one and from one, goes straight, by each GPU's port.
     """
     if size < 2:
         return KERNEL
     rate = (model.nvlink or model.pcie) * 1e9
+    hop = HOP
+    if machines > 1:
+        here = max(size // machines, 1)
+        if kind in ("all_to_all", "gather", "scatter"):
+            each = nbytes / size
+            return max((here - 1) * each / rate, (size - here) * each / network.rate) + network.hop
+        rate = min(rate, here * network.rate)
+        hop = (machines * network.hop + (size - machines) * HOP) / size
     around = size - 1
     steps, moved = {"all_reduce": (2 * around, 2 * around / size * nbytes), "broadcast": (around, nbytes), "reduce": (around, nbytes)}.get(
         kind, (around, around / size * nbytes))
-    return max(KERNEL, steps * HOP + moved / rate)
+    return max(KERNEL, steps * hop + moved / rate)
+
+
+def message_seconds(model: Model, nbytes: int, network: Network | None) -> float:
+    """The predicted time of a message between two GPUs of one model, from when the sender is there.  network: between their machines, if there are two."""
+    if network is None:
+        return max(KERNEL, HOP + nbytes / ((model.nvlink or model.pcie) * 1e9))
+    return network.hop + nbytes / min((model.nvlink or model.pcie) * 1e9, network.rate)
 
 
 # ------------------------------------------------------------------------------------------------------------- engines

@@ -19,6 +19,7 @@ from . import clock
 from .arena import Arena
 from .graphs import NOT_PERMITTED, Graph, Replay
 from .models import Model, model
+from .models import network as network_of
 from .moments import Behind, Mark, Meet, Moment, Placed, drain
 from .queues import MODES, Launch, Move, Queue, Wait, advance
 
@@ -63,14 +64,16 @@ class _Device:
 class SimulatedDriver(Driver):
     """`models`: one name a GPU.  `memory`: bytes of each, in place of the model's.  `queue`: "eager" (work runs as it
     comes, a thread a stream), "lazy" (work runs when something waits for it) or "random" (bits of work run by `seed`).
+    `network`: what joins this machine with others.
     """
 
     simulated = True
 
-    def __init__(self, models: Sequence[str], memory: int | None = None, queue: str = "eager", seed: int = 0) -> None:
+    def __init__(self, models: Sequence[str], memory: int | None = None, queue: str = "eager", seed: int = 0, network: str = "NDR") -> None:
         if queue not in MODES:
             raise ValueError(f"queue: expected one of {', '.join(map(repr, MODES))}, got {queue!r}")
         found = [model(name) for name in models]
+        self._network = network_of(network)
         self.queue_mode = queue
         self._eager = queue == "eager"
         self._random = random.Random(seed) if queue == "random" else None
@@ -201,7 +204,10 @@ class SimulatedDriver(Driver):
         what = d.model
         spec = prepared.keep
         if type(spec) is Collective:
-            seconds = clock.collective_seconds(what, spec.name, spec.whole, spec.size)
+            if spec.name in ("send", "recv", "messages"):
+                seconds = clock.message_seconds(what, spec.whole, self._network if spec.machines > 1 else None)
+            else:
+                seconds = clock.collective_seconds(what, spec.name, spec.whole, spec.size, spec.machines, self._network)
             where = site() or _SOMEWHERE
             item = Launch(prepared, args, where) if stream.graph is not None else Meet(prepared, args, where, stream, seconds, d.link, self._drain)
             self._submit(stream, item, seconds, seconds, d.link)
@@ -328,6 +334,12 @@ class SimulatedDriver(Driver):
             stream.submit(Move(dst, src, nbytes, keep, "peek"), self._eager)
             ticket = stream.submitted
         return lambda: advance(stream, ticket)
+
+    def go_on(self, stream: Queue) -> None:
+        """Runs what is queued on a stream, and what that waits for, beside the host, in whatever order the driver otherwise has."""
+        with self._gate:
+            if stream.items:
+                stream.wake()
 
     def _perhaps_run(self) -> None:
         """In random order: some of the work that is queued anywhere, as the seed has it.  All of it, where it is to be done promptly."""
@@ -498,6 +510,10 @@ class SimulatedDriver(Driver):
         """The host did something else for so long: work queued from now on starts no earlier."""
         with self._gate:
             self._host += seconds
+
+    def network_seconds(self, nbytes: int) -> float:
+        """The predicted time of a message from one machine's host to another's."""
+        return self._network.hop + nbytes / self._network.rate
 
     def host_until(self, moment: float) -> None:
         """The host stood still until a moment of the virtual clock, unless that has gone by."""

@@ -1,4 +1,4 @@
-"""The GPUs that can be simulated: one row each.
+"""The GPUs that can be simulated, and the networks between their machines: one row each.
 
 Memory is what `nvidia-smi` reports (MiB).  Every other figure is NVIDIA's own, of these documents; where they quote a
 rate with sparsity, half of it stands here:
@@ -11,6 +11,9 @@ rate with sparsity, half of it stands here:
   H100      "NVIDIA H100 Tensor Core GPU" data sheet, SXM column (3.35 TB/s; 34, 67, 67, 989 and 1,979 TFLOP/s)
   H200      "NVIDIA H200 Tensor Core GPU" data sheet, SXM column (4.8 TB/s; rates as the H100)
 Links are one direction: half of NVLink's quoted total; PCIe's rate of sixteen lanes (3.0, 4.0 and 5.0 in turn).
+A network's rate is that of one port, of which each GPU has its own, as in NVIDIA's DGX A100 (eight HDR ports) and DGX H100 and H200 (eight NDR ports;
+their data sheets).  The time from one machine to the next is between those that NCCL's own table of latencies has for a network's ring (2.7 to 14 us by
+protocol, `tuning.cc`); Ethernet's is without RDMA, through two hosts' kernels, an estimate.
 """
 
 from __future__ import annotations
@@ -52,6 +55,39 @@ _ROWS = (
 )
 # fmt: on
 MODELS: dict[str, Model] = {row[0]: Model(*row) for row in _ROWS}
+
+
+class Network:
+    """What joins machines with GPUs: gigabits a second for each GPU, and seconds from one machine to the next before the first byte is there."""
+
+    __slots__ = ("name", "gigabits", "hop")
+
+    def __init__(self, name: str, gigabits: float, hop: float) -> None:
+        self.name, self.gigabits, self.hop = name, gigabits, hop
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second."""
+        return self.gigabits / 8 * 1e9
+
+
+NETWORKS: dict[str, Network] = {name: Network(name, gigabits, hop) for name, gigabits, hop in (
+    ("XDR", 800.0, 4e-6), ("NDR", 400.0, 4e-6), ("HDR", 200.0, 4e-6), ("EDR", 100.0, 4e-6),
+    ("100GbE", 100.0, 3e-5), ("25GbE", 25.0, 3e-5), ("10GbE", 10.0, 3e-5))}
+
+
+def network(name: str) -> Network:
+    """The network of a name, or of gigabits a second for each GPU, such as "400", with InfiniBand's latency.  Raises ValueError."""
+    for n in NETWORKS.values():
+        if name.strip().lower() == n.name.lower():
+            return n
+    try:
+        gigabits = float(name)
+    except ValueError:
+        gigabits = 0.0
+    if not 0 < gigabits < 1e6:
+        raise ValueError(f"network: {name!r} is none; choose one of {', '.join(NETWORKS)}, or gigabits a second for each GPU")
+    return Network(name, gigabits, NETWORKS["NDR"].hop)
 
 
 def model(name: str) -> Model:
