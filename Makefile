@@ -152,6 +152,7 @@ docs: .venv/.docs
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/test_docs_examples.py tests/test_guide.py tests/test_examples.py tests/test_notebooks.py tests/tools/test_reference.py
 	$(BIN)/python tools/api_pages.py
 	$(BIN)/mkdocs build --quiet
+	$(BIN)/python -m pytest -q tests/tools/test_site.py
 	@echo "the pages are in build/site: open build/site/index.html"
 
 # The instruments lie beside the checkout; where they are absent this says so.

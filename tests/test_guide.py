@@ -48,16 +48,20 @@ def test_sentences_are_short(name: str) -> None:
 def test_the_site_needs_nothing_else_and_fails_for_broken_links() -> None:
     text = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
     for line in ("strict: true", "    not_found: warn", "    anchors: warn", "  color_mode: auto", "  user_color_mode_toggle: true", "extra_css: [site.css]",
-                 "plugins: [search]", "  highlightjs: false", "  - codehilite:", "  - Home: index.md"):
+                 "plugins: []", "hooks: [tools/site/hooks.py]", "  custom_dir: tools/site/theme", "use_directory_urls: false",
+                 "  highlightjs: false", "  - codehilite:", "  - Home: index.md"):
         assert f"\n{line}\n" in text, line
-    sheet = (DOCS / "site.css").read_text("utf-8")
-    assert "@import" not in sheet and "url(" not in sheet and "[data-bs-theme=dark] .code .k {" in sheet and ".code .k {" in sheet
-    assert "overflow-wrap: anywhere" in sheet
+    theme = DOCS.parent / "tools" / "site" / "theme"
+    for sheet in (DOCS / "site.css", theme / "code-light.css", theme / "code-dark.css"):
+        text = sheet.read_text("utf-8")
+        assert "@import" not in text and "url(" not in text, sheet
+        assert sheet.name == "site.css" or "\n.code .k {" in text, sheet
+    assert "http" not in (theme / "main.html").read_text("utf-8") + (theme / "search.js").read_text("utf-8")
 
 
 def test_making_the_site_tries_examples_and_variables() -> None:
     recipe = re.search(r"^docs:.*\n((?:\t.*\n)+)", (DOCS.parent / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
     for part in ("tools/reference.py --check", "tests/test_docs_examples.py", "tests/test_guide.py", "tests/test_examples.py", "tests/test_notebooks.py",
-                 "mkdocs build"):
+                 "mkdocs build", "tests/tools/test_site.py"):
         assert part in recipe[1], part

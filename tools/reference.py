@@ -43,7 +43,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "CUDA_LAUNCH_BLOCKING": ("0", "1: the host waits for each launch on a GPU, so an error comes at its own line."),
     "PYTORCH_CUDA_ALLOC_CONF": ("", "`backend:native` or `backend:cudaMallocAsync`: where a real GPU's memory comes from."),
     "PYTORCH_ALLOC_CONF": ("", "The newer name of the same."),
-    "OMP_NUM_THREADS": ("all CPUs", "How many threads compute on the CPU, unless FLAMBEAU_NUM_THREADS says it."),
+    "OMP_NUM_THREADS": ("all CPUs", "How many threads compute on the CPU, unless `FLAMBEAU_NUM_THREADS` says it."),
     "OMP_WAIT_POLICY": ("passive", "Whether the threads of oneDNN wait busily."),
     "TORCH_HOME": ("`torch` in the user's cache folder", "Where `hub` keeps what it loads."),
     "XDG_CACHE_HOME": ("`~/.cache`", "The user's cache folder."),
