@@ -5,10 +5,10 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ..runtime import cpu_memory
 from .captured import given, recorded
 from .check import State
-from .joining import steps_of
-from .passes import passed
+from .passes import laid_out, passed
 from .record import Launch, Recording, Refused, Source
 from .replay import Planned, bind
 
@@ -21,19 +21,36 @@ if TYPE_CHECKING:
 _TIMES = 20
 
 
+class _Measured(Recording):
+    """A recording that notes how many bytes were in use before it (`begin`), and the most when something was launched."""
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.begin = self.most = _allocated()
+
+    def _launched(self, *args: Any) -> Any:
+        self.most = max(self.most, _allocated())
+        return super()._launched(*args)
+
+
+def _allocated() -> int:
+    return cpu_memory.stats()["allocated_bytes"]
+
+
 class Explanation:
     """What `explain` found; as text, a report.
 
     groups: for each launch that was made of several, their (name, line) in order.  apart: why others stayed apart, by pairs; each once, with how often.
-    launches, nbytes, scratch: (as recorded, as replayed): how many, what they read and write, and memory of the step's own.
+    launches, nbytes, scratch: (as recorded, as replayed): how many, what they read and write, and memory of the step's own, in which nothing outlives it.
+    peak: (by Python, as replayed): the most bytes that lived at once beyond what lived before, its results and new gradients among them.
     seconds: of a replay (as recorded, as replayed), the best of several; an optimizer's numbers are not worked out anew for it.
     """
 
-    __slots__ = ("groups", "apart", "launches", "nbytes", "scratch", "seconds")
+    __slots__ = ("groups", "apart", "launches", "nbytes", "scratch", "peak", "seconds")
 
-    def __init__(self, plan: Planned, operands: list[Tensor]) -> None:
+    def __init__(self, plan: Planned, operands: list[Tensor], most: int, lasting: int) -> None:
         graph = passed(plan)
-        steps = plan.steps if graph is None else steps_of(graph)
+        steps = plan.steps if graph is None else laid_out(plan, graph)
         nodes: list[Node] = [] if graph is None else graph.order
         self.groups = [[(s.prepared.name, s.line) for s in n.members] for n in nodes if len(n.members) > 1]
         reasons: dict[str, int] = {}
@@ -44,11 +61,13 @@ class Explanation:
         before = plan.launches()
         self.launches = len(before), len(after)
         self.nbytes = sum(s.prepared.nbytes for s in before), sum(s.prepared.nbytes for s in after)
-        self.scratch = plan.scratch, sum(c.size for c in plan.touched(steps))
+        self.scratch = plan.scratch, plan.scratch if plan.pool is None else plan.pool.nbytes
+        self.peak = most, lasting + self.scratch[1]
         self.seconds = _best(plan, plan.steps, operands), _best(plan, steps, operands)
 
     def __str__(self) -> str:
         lines = [f"launches  {_both(self.launches, str)}", f"bytes     {_both(self.nbytes, _size)}", f"memory    {_both(self.scratch, _size)}",
+                 f"at most   {_size(self.peak[0])} lived at once, {_size(self.peak[1])} replayed",
                  f"a replay  {_both(self.seconds, _time)}"]
         if self.groups:
             lines.append("one launch each:")
@@ -112,11 +131,12 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
     def call(*args: Any, **kwargs: Any) -> Explanation:
         f(*args, **kwargs)  # what is made at the first call is not part of the step
         _, operands = given(args, kwargs)
-        recording = Recording()
+        recording = _Measured()
         tree, shown = recorded(lambda: f(*args, **kwargs), recording)
+        lasting = _allocated() - recording.begin
         try:
             plan = Planned(recording, operands, tree, shown)
         except Refused as refused:
             raise RuntimeError(f"capture: {refused.why}") from None
-        return Explanation(plan, operands)
+        return Explanation(plan, operands, recording.most - recording.begin, max(lasting, 0))
     return call

@@ -14,6 +14,7 @@ from ..kernels.llvm import sequence as sequences
 from ..kernels.loops.walk import facts
 from ..kernels.programs import size_of
 from ..runtime import capture, cpu_memory
+from . import extents
 from .record import Ask, Launch, Slot
 
 if TYPE_CHECKING:
@@ -201,6 +202,10 @@ class Graph:
 
     def accesses(self, s: Launch) -> list[Access]:
         """What a launch reads and writes."""
+        return [a for _, found in self.operands(s) for a in found]
+
+    def operands(self, s: Launch) -> list[tuple[int, list[Access]]]:
+        """What a launch reads and writes, by the place among its arguments of the address by which it does."""
         p, prepared = s.prepared.program, s.prepared
         if p is None:
             return self._of_routine(s)
@@ -212,28 +217,49 @@ class Graph:
         for k, (d, strides) in enumerate(zip(types, prepared.strides, strict=True)):
             owner, start = self._found(s.args[k])
             write = k < outs
-            if (write and targets[k] is not None) or (not write and k - outs in known.gathered):
-                found.append(self.memory.whole(owner, write))
-                if write:
-                    found.append(self.memory.whole(owner, False))
+            if write and targets[k] is not None:
+                found.append((k, [self.memory.whole(owner, True), self.memory.whole(owner, False)]))
+            elif not write and k - outs in known.gathered:
+                found.append((k, [self.memory.whole(owner, False)]))
             elif write or known.read[k - outs]:
-                found.append(placed(owner, start, prepared.domain, strides, d.itemsize, write))
+                found.append((k, [placed(owner, start, prepared.domain, strides, d.itemsize, write)]))
         if prepared.workspace:
-            owner, _ = self._found(s.args[len(types)])
-            found += [self.memory.whole(owner, True), self.memory.whole(owner, False)]
+            found.append((len(types), self._workspace(s.args[len(types)])))
         return found
 
-    def _of_routine(self, s: Launch) -> list[Access]:
+    def _workspace(self, x: Any) -> list[Access]:
+        owner, _ = self._found(x)
+        return [self.memory.whole(owner, True), self.memory.whole(owner, False)]
+
+    def _of_routine(self, s: Launch) -> list[tuple[int, list[Access]]]:
         found = []
-        known = declared(s.prepared)
+        known, exact = declared(s.prepared), extents.of(s.prepared)
         for k, x in enumerate(s.args):
             if not _is_address(x) or (isinstance(x, int) and (k, x) not in s.addresses()):
                 continue
-            owner, _ = self._found(x)
-            found.append(self.memory.whole(owner, False))
+            owner, start = self._found(x)
+            if exact is not None and known:
+                write = k in exact.outputs
+                if write or k in exact.inputs:
+                    found.append((k, [placed(owner, start, *(exact.outputs if write else exact.inputs)[k], write)]))
+                else:
+                    found.append((k, self._workspace(x) if s.prepared.workspace and k == exact.workspace else [self.memory.whole(owner, False)]))
+                continue
+            those = [self.memory.whole(owner, False)]
             if not known or k < s.prepared.outputs or (s.prepared.workspace and owner[0] == "c") or owner[0] == "s":
-                found.append(self.memory.whole(owner, True))
+                those.append(self.memory.whole(owner, True))
+            found.append((k, those))
         return found
+
+    def is_workspace(self, s: Launch, k: int) -> bool:
+        """Whether an argument is memory in which a launch reads only what it has itself written."""
+        p = s.prepared
+        if not p.workspace:
+            return False
+        if p.program is not None:
+            return k == p.outputs + len(p.program.inputs)
+        exact = extents.of(p)
+        return exact is not None and declared(p) and k == exact.workspace
 
     # what depends on what ---------------------------------------------------------------------------------------------
     def _depend(self) -> None:

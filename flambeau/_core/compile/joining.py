@@ -16,18 +16,34 @@ if TYPE_CHECKING:
 MOST = 256  # launches of one
 
 
-def steps_of(graph: Graph) -> list[Any]:
-    """The steps of a graph, with their machine code, and launches that may be done in any order as one."""
+class Item:
+    """Nodes that are done at once: one with its `steps` (its one step), or several launches as `entry`, which shares their last `numbers` arguments."""
+
+    __slots__ = ("nodes", "steps", "entry", "numbers")
+
+    def __init__(self, nodes: list[Node], steps: list[Any], entry: PreparedLaunch | None = None, numbers: tuple[Any, ...] = ()) -> None:
+        self.nodes, self.steps, self.entry, self.numbers = nodes, steps, entry, numbers
+
+    def step(self) -> Any:
+        first = self.steps[0]
+        if self.entry is None:
+            return first
+        addresses = [x for s in self.steps for x in s.args[:len(s.args) - len(self.numbers)]]
+        return Launch(first.device, first.stream, self.entry, (*self.numbers, *addresses), first.line)
+
+
+def items_of(graph: Graph) -> list[Item]:
+    """The steps of a graph in order, with their machine code, and launches that may be done in any order as one."""
     steps = {n: prepared(n.step) if isinstance(n.step, Launch) else n.step for n in graph.order}
     groups = _groups(graph, steps)
-    last: dict[Node, Launch] = {}
+    last: dict[Node, Item] = {}
     gone: set[Node] = set()
     for members in groups:
-        made = _one([steps[n] for n in members])
+        made = _one(members, [steps[n] for n in members])
         if made is not None:
             gone.update(members)
             last[members[-1]] = made
-    return [last.get(n, steps[n]) for n in graph.order if n in last or n not in gone]
+    return [last.get(n) or Item([n], [steps[n]]) for n in graph.order if n in last or n not in gone]
 
 
 def _numbers(s: Launch) -> tuple[Any, ...]:
@@ -58,12 +74,11 @@ def _groups(graph: Graph, steps: dict[Node, Any]) -> list[list[Node]]:
     return [g for g in found if len(g) > 1 and any(sequences.header(steps[n].prepared.entry) is None for n in g)]
 
 
-def _one(those: list[Launch]) -> Launch | None:
+def _one(nodes: list[Node], those: list[Launch]) -> Item | None:
     numbers = _numbers(those[0])
     entry = foreach.join([s.prepared.entry for s in those], len(numbers))
     if entry is None:
         return None
     made = PreparedLaunch(f"{those[0].prepared.name} x {len(those)}", entry, outputs=0, nbytes=sum(s.prepared.nbytes for s in those),
                           flops=sum(s.prepared.flops for s in those), keep=[s.prepared for s in those])
-    addresses = [x for s in those for x in s.args[:len(s.args) - len(numbers)]]
-    return Launch(those[0].device, those[0].stream, made, (*numbers, *addresses), those[0].line)
+    return Item(nodes, list(those), made, numbers)

@@ -1,6 +1,6 @@
 """Replays: a record with its memory planned, as one function without Python between its launches.
 
-What the step allocated and gave back stays its own, at the addresses of the recording, so the allocator's own reuse is its plan of memory.
+What the step allocated and gave back is its own, at the addresses of the recording until the plan of memory (`memory.py`) puts it elsewhere.
 What it gives is allocated anew at each replay. Everything else that it touches lived before, or is kept by the program, and is found where it was.
 """
 
@@ -57,6 +57,7 @@ class Planned:
     def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown], held: dict[int, int] | None = None,
                  saved: Sequence[Storage] | None = None) -> None:
         recording.used()
+        self.pool: Any = None  # where what it computes for itself lies, once that is planned (`memory.Pool`)
         self.sources, self.tree, self.results = recording.sources, tree, results
         self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
         self.streams = recording.streams

@@ -23,10 +23,26 @@ def test_groups_and_what_stayed_apart() -> None:
     assert e.nbytes[1] < e.nbytes[0]
     assert 0 < e.scratch[1] <= e.scratch[0]
     assert all(0 < s < 1 for s in e.seconds)
+    assert e.peak[1] <= e.peak[0]
     assert any("matmul" in why and "must stay between" in why for why in e.apart)
     text = str(e)
     assert "6 recorded, 3 replayed" in text
     assert "mul (" in text and "apart:" in text
+
+
+def test_the_most_memory_that_a_step_takes() -> None:
+    n = 1 << 18  # elements of a MiB
+    w = torch.rand(4, 4)
+
+    def f(x: Any) -> Any:
+        a = x.cumsum(0)
+        b = a.cumsum(0)
+        c = b.cumsum(0)
+        return c.sum() + w.sum(), a.view(-1)[:4].clone()
+    e = torch.explain(f)(torch.rand(n))
+    assert 3 * 4 * n <= e.peak[0] < 3.2 * 4 * n
+    assert 2 * 4 * n <= e.peak[1] < 3.2 * 4 * n
+    assert "MiB lived at once" in str(e) or "KiB lived at once" in str(e)
 
 
 def test_only_the_two_calls_change_anything() -> None:

@@ -56,7 +56,10 @@ def prepare(spec: Spec) -> PreparedLaunch | None:
         if where is None:
             return None
         make = _found[kind] = getattr(import_module("." + where[0], __package__), where[1])
-    return make(spec)
+    prepared: PreparedLaunch | None = make(spec)
+    if prepared is not None and prepared.program is None:
+        prepared.spec = spec
+    return prepared
 
 
 def serves(kind: type[Spec]) -> bool:
