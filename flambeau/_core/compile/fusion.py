@@ -218,6 +218,8 @@ def joined(a: Node, b: Node, graph: Graph) -> Fused:
         read = access(address, d, strides, False)
         met = [k for k, x in enumerate(written) if x.meets(read)]
         if not met:
+            if any(x.meets(read) for x in a.writes):  # elements that this walk does not come by
+                raise Refusal("it reads other elements, or more than were written")
             b_inputs.append(r.input(address, d, strides))
             continue
         if any(written[k].owner != read.owner for k in met):

@@ -113,6 +113,18 @@ def test_a_write_over_what_others_still_read_is_not_fused() -> None:
     assert any("it writes where the other reads" in why for n in g.order for why in n.why)
 
 
+@pytest.mark.parametrize("f", [lambda y: y[:4] + y[4:], lambda y: y[4:] * y[:4], lambda y: y[::2] - y[1::2], lambda y: y[:4].sum() + y[4:].sum(),
+                               lambda y: torch.cat([y[4:], y[:4]]) * 2, lambda y: (y[:4] * y[4:]).softmax(0)])
+def test_parts_of_a_map_that_are_read_apart(f: Any) -> None:
+    work = lambda x: f((x * 2).exp())  # noqa: E731
+    captured = torch.capture(work)
+    for k in range(5):
+        x = torch.arange(8.0) * (k - 2)
+        assert torch.equal(captured(x), work(x))
+    g = fused(lambda x: (x * 2)[:4] + (x * 3)[4:], torch.rand(8))
+    assert len(names(g)) == 1  # one part of each is all that is read
+
+
 def test_a_library_routine_between_keeps_two_apart() -> None:
     w = torch.rand(16, 16)
 
