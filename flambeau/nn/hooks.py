@@ -154,6 +154,19 @@ def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False, alway
     return handle
 
 
+def watch_calls(begins: Hook, ends: Hook) -> Callable[[], None]:
+    """Registers `begins(module, args)` before and `ends(module, args, output)` after every module's forward, as the two functions above; what is
+    given takes both away."""
+    number = RemovableHandle.next_id
+    RemovableHandle.next_id += 1
+    global_forward_pre[number], global_forward[number], active[number] = begins, ends, True
+
+    def end() -> None:
+        for hooks in (active, global_forward, global_forward_pre):
+            hooks.pop(number, None)
+    return end
+
+
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """Calls ``hook(module, grad_output)`` before every module's backward."""
     return _register_global(global_backward_pre, hook)

@@ -44,8 +44,7 @@ class _Callable(types.ModuleType):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and not isinstance(args[0], str) or "input" in kwargs:
             return _diagonal_sum()(*args, **kwargs)
-        from .record import Trace
-        return Trace(*args, **kwargs)
+        return self.Trace(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _Callable

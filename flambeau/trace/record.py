@@ -49,6 +49,14 @@ def _cores() -> int | None:
     return os.cpu_count()
 
 
+@cache
+def _programs() -> tuple[Callable[..., Any], ...]:
+    """What watches modules' calls and optimizers' steps: what a program may never need is imported by its first trace."""
+    from ..nn import hooks
+    from ..optim import optimizer
+    return hooks.watch_calls, optimizer.register_optimizer_step_pre_hook, optimizer.register_optimizer_step_post_hook
+
+
 class Trace:
     """Records what runs in a ``with`` block, stage by stage; shows it with `print()` and `save()`.
 
@@ -90,19 +98,21 @@ class Trace:
         if self._entered:
             raise RuntimeError("this trace has been used: make another with flambeau.trace()")
         self._entered = True
-        from ..nn import hooks
-        from ..optim import optimizer
+        watch_calls, before_step, after_step = _programs()
         self._began, self._wall = time.perf_counter(), meetings.wall()
         self._attach()
         ledger = self._ledger = Ledger()
+
+        def launched(dev: device, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> Callable[[], None] | None:
+            ledger.launches(dev, stream, prepared, args)
+            return self._launched(dev, stream, prepared, args)
+
+        def copied(copy: dispatch.Copy) -> None:
+            ledger.copies(copy)
+            self._copied(copy)
         self._open = [
-            dispatch.observe(ledger.launches, ledger.copies, ledger.sync).close,
-            meetings.watch(self._met),
-            dispatch.observe(self._launched, self._copied).close, interpreters.watch(self._called).close,
-            hooks.register_module_forward_pre_hook(self._module_begins).remove,
-            hooks.register_module_forward_hook(self._module_ends).remove,
-            optimizer.register_optimizer_step_pre_hook(self._step_begins).remove,
-            optimizer.register_optimizer_step_post_hook(self._step_ends).remove,
+            dispatch.observe(launched, copied, ledger.sync).close, meetings.watch(self._met), interpreters.watch(self._called).close,
+            watch_calls(self._module_begins, self._module_ends), before_step(self._step_begins).remove, after_step(self._step_ends).remove,
         ]
         return self
 

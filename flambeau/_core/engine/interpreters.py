@@ -58,7 +58,7 @@ def pop(interpreter: Interpreter) -> None:
     """Takes an interpreter off the stack, wherever in it it is."""
     global _stack
     with lock:
-        at = max(i for i, x in enumerate(_stack) if x is interpreter)
+        at = max([i for i, x in enumerate(_stack) if x is interpreter])
         _stack = _stack[:at] + _stack[at + 1:]
         if not _stack:
             now.hold(-1)

@@ -201,6 +201,9 @@ def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> Any:
 
 
 # ------------------------------------------------------------------------------------------------------------- operations
+_calls: dict[Any, tuple[Bound, Plan]] = caches.cache(globals(), "_calls")  # by the operation and its operands' layouts
+
+
 class Rowwise:
     """A formula with named axes as an operation.
 
@@ -211,7 +214,7 @@ class Rowwise:
     apart: operands that take no part in promotion.  like: results are laid out as operands of their shape, else contiguously.
     """
 
-    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "formulas", "env")
+    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "formulas")
 
     def __init__(self, name: str, axes: str, formula: Callable[..., Any], places: Callable[..., Places], *, fused: str = "c", numbers: str = "",
                  apart: tuple[int, ...] = (), like: bool = False, grad_name: str = "") -> None:
@@ -219,8 +222,6 @@ class Rowwise:
         self.name, self.formula, self.places, self.fused, self.numbers, self.apart, self.like = name, formula, places, fused, numbers, apart, like
         self.grad_name = grad_name or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
         self.formulas: dict[Any, Formula] = {}
-        self.env: dict[str, Any] = {}
-        caches.cache(self.env, "bound")  # calls by their operands' layouts: (Bound, Plan)
 
     def __call__(self, operands: tuple[Tensor | None, ...], numbers: tuple[Any, ...] = (), where: Any = (), consts: tuple[Any, ...] = (),
                  result: dtype | None = None) -> list[Tensor]:
@@ -228,8 +229,8 @@ class Rowwise:
 
         where: what `places` asks for besides the metas; consts: (name, value) of the formula's; result: the type of the results.
         """
-        key = (where, consts, result, *[None if t is None else t.meta for t in operands])
-        known = self.env["bound"].get(key)
+        key = (self, where, consts, result, *[None if t is None else t.meta for t in operands])
+        known = _calls.get(key)
         if known is None:
             if any("_tangents" in t.__dict__ for t in operands if t is not None and not t.meta.plain):
                 made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
@@ -265,7 +266,7 @@ class Rowwise:
         leaves = tuple(s for s, m in zip(places.leaves, metas, strict=True) if m is not None)
         bound = Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
         bound.holes = len(leaves) < len(operands)
-        found: tuple[Bound, Plan] = caches.keep(self.env["bound"], key, (bound, row_plans.plan(bound, [t for t in operands if t is not None])))
+        found: tuple[Bound, Plan] = caches.keep(_calls, key, (bound, row_plans.plan(bound, [t for t in operands if t is not None])))
         return found
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:

@@ -11,7 +11,10 @@ point numbers is in few keys and decides the types of many results, so another o
 
 from __future__ import annotations
 
+from collections import deque
 from functools import wraps
+from itertools import count
+from operator import setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, forks
@@ -25,10 +28,12 @@ PLAIN, OBSERVED = 0, 1
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
 _lock = forks.rlock()
-_places: list[tuple[dict[str, Any], str]] = []
+# of each cache the namespace that it is a variable of, and the variable's name
+_spaces: list[dict[str, Any]] = []
+_names: list[str] = []
 world = PLAIN  # the one that caches show now
 _default: Any = dtypes.get_default_dtype()  # the default type under which they show it
-# by world and default type, the dictionaries of the first caches of `_places`, in their order; of all of them where they are shown now
+# by world and default type, the dictionaries of the first caches of `_spaces`, in their order; of all of them where they are shown now
 _worlds: dict[tuple[int, Any], list[dict[Any, Any]]] = {(world, _default): []}
 renewed = 0  # how often all caches were emptied
 epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
@@ -39,7 +44,8 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     """A new cache, kept as the variable `name` of the namespace `space` (a module's `globals()`). Read it by that name only."""
     with _lock:
         made: dict[Any, Any] = {}
-        _places.append((space, name))
+        _spaces.append(space)
+        _names.append(name)
         _worlds[world, _default].append(made)
         space[name] = made
     return made
@@ -60,21 +66,27 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
             keep(cached, key, plan)
 
 
+_kept: dict[str, Any] = {}
+cache(_kept, "plans")  # of all functions that are kept, by their numbers: one variable to change, however many they are
+_numbers = count()
+
+
 def kept(f: F) -> F:
     """A function of layouts and constants whose results are plans: each is kept by the arguments until the epoch ends."""
-    space: dict[str, Any] = {}
-    cache(space, "plans")
+    number = next(_numbers)
 
     @wraps(f)
     def find(*args: Any) -> Any:
         try:
-            return space["plans"][args]
+            return _kept["plans"][number][args]
         except KeyError:
             since = epoch
         except TypeError:  # what has no hash is no layout and no number: f says so
             return f(*args)
         made = f(*args)
-        keep_since(since, space["plans"], args, made)
+        with _lock:
+            if epoch == since:
+                keep(_kept["plans"].setdefault(number, {}), args, made)
         return made
     return find  # type: ignore[return-value]
 
@@ -97,9 +109,8 @@ def _show(to: int, default: Any) -> None:
         if to != world or default is not _default:
             world, _default, epoch = to, default, epoch + 1
             shown = _worlds.setdefault((to, default), [])
-            shown.extend([{} for _ in range(len(_places) - len(shown))])
-            for (space, name), made in zip(_places, shown, strict=True):
-                space[name] = made
+            shown.extend([{} for _ in range(len(_spaces) - len(shown))])
+            deque(map(setitem, _spaces, _names, shown), 0)  # a loop in C
 
 
 def observed() -> bool:

@@ -15,10 +15,10 @@ from flambeau._core.runtime import caches, dispatch
 @pytest.fixture
 def space() -> Iterator[dict[str, Any]]:
     """A namespace that may hold caches; the registry is as before after the test."""
-    count, then = len(caches._places), len(caches._then)
+    count, then = len(caches._spaces), len(caches._then)
     yield {}
     caches.enter(caches.PLAIN)
-    del caches._places[count:], caches._then[then:]
+    del caches._spaces[count:], caches._names[count:], caches._then[then:]
     for shown in caches._worlds.values():
         del shown[count:]
 
@@ -84,7 +84,7 @@ def test_every_variable_holds_its_dictionary_of_this_world() -> None:
     for world in (caches.PLAIN, caches.OBSERVED, caches.PLAIN):
         caches.enter(world)
         shown = caches._worlds[world, torch.get_default_dtype()]
-        assert all(space[name] is made for (space, name), made in zip(caches._places, shown, strict=True))
+        assert all(space[name] is made for space, name, made in zip(caches._spaces, caches._names, shown, strict=True))
 
 
 def test_each_default_type_has_plans_of_its_own() -> None:
@@ -193,3 +193,25 @@ def test_a_change_of_threads_or_devices_is_an_epoch(change: Any) -> None:
         with made:
             pass
     assert caches.epoch > before and not torch.relu.__operation__.started().env["plans"]
+
+
+def test_kept_functions_have_one_place_together(space: dict[str, Any]) -> None:
+    count, calls = len(caches._spaces), []
+
+    def made(name: str) -> Any:
+        @caches.kept
+        def f(x: Any) -> Any:
+            calls.append((name, x))
+            return [name, x]
+        return f
+    first, second = made("first"), made("second")
+    assert len(caches._spaces) == count
+    one = first(1)
+    assert first(1) is one and second(1) == ["second", 1] and calls == [("first", 1), ("second", 1)]
+    caches.enter(caches.OBSERVED)
+    assert first(1) is not one
+    caches.enter(caches.PLAIN)
+    assert first(1) is one and len(calls) == 3
+    caches.forget()
+    assert first(1) is not one and second(1) == ["second", 1] and len(calls) == 5
+    assert first([2]) == ["first", [2]] and first([2]) == ["first", [2]] and len(calls) == 7  # what has no hash is kept by nobody
