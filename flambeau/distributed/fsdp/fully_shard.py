@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ..._core.autograd.saved import saved_tensors_hooks
+from ..._core.autograd.saved import active, saved_tensors_hooks
 from ..._core.tensor import Tensor
 from ...autograd import is_grad_enabled
 from ...nn.containers import ModuleDict, ModuleList
@@ -30,7 +30,6 @@ class State:
 
     def __init__(self, group: Group | None, policy: MixedPrecisionPolicy, reshard: bool | int | None) -> None:
         self.group, self.policy, self.reshard = group, policy, reshard
-        self.packs = False
         self.begun: Any = None  # on a GPU: when the last pass of the outermost module began
         self.ahead: list[Any] = []
         self.back: list[Any] = []
@@ -45,8 +44,8 @@ class State:
         _running.append(self)
         if len(_running) == 1 and self.group is not None and self.group.mesh.device_type == "cuda":
             self._not_too_far_ahead()
-        hooks: Any = contextlib.nullcontext() if any(s.packs for s in _running) or not is_grad_enabled() else saved_tensors_hooks(packed, unpacked)
-        self.packs = not isinstance(hooks, contextlib.nullcontext)
+        # hooks that are there already are a module's around this one, a checkpoint's, which keeps nothing, or the program's, which are to see everything
+        hooks: Any = saved_tensors_hooks(packed, unpacked) if active() is None and is_grad_enabled() else contextlib.nullcontext()
         try:
             if self.group is not None:
                 self.group.use()
@@ -56,7 +55,6 @@ class State:
             with hooks:
                 yield
         finally:
-            self.packs = False
             if self.group is not None and self.reshards():
                 self.group.drop()
             _running.pop()
