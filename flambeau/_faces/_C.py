@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from flambeau._core.autograd import saved
+from flambeau._core.autograd import graph, saved
 from flambeau._core.autograd.mode import is_grad_enabled, is_inference_mode_enabled
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
@@ -24,6 +24,8 @@ globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModul
  TensorType Type NumberType ListType DictType OptionalType""", "Flambeau has no compiler of graphs and reads files in Python"))
 stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_saved_tensors_hooks_is_enabled": lambda: saved.disabled() is None,
                                            "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
+_current_graph_task_id, _will_engine_execute_node = graph.current_pass, graph.will_run
+stand_ins.module(f"{__name__}._functions", {"AccumulateGrad": graph.kind("AccumulateGrad"), "DelayedError": graph.DelayedError}, "Nodes of the graph.")
 stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to}, "Helpers of modules.")
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
 _LEVELS = "_add_batch_dim() _remove_batch_dim() _vmap_increment_nesting() _vmap_decrement_nesting()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._core.autograd.function import Function, FunctionCtx, once_differentiable
+from .._core.autograd.graph import BackwardCFunction
 
 
 class InplaceFunction(Function):
@@ -13,4 +14,4 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
+__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
+from ..errors import warn
 from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
@@ -12,6 +14,23 @@ from .saved import Packed, packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class Called(tape.Described):
+    """What the node of a call of a Function has first among what it saves, and after that is freed in the place of its backward function."""
+
+    __slots__ = ("cls", "ctx")
+
+    def __init__(self, cls: type[Function], ctx: FunctionCtx) -> None:
+        super().__init__(cls.__name__ + "Backward")
+        self.cls, self.ctx = cls, ctx
+
+
+class Kept(list[Any]):
+    """What a call keeps of `save_for_backward`: for each the tensor, its version, and the node of which it is a result.  It goes with what its node
+    saves; the `ctx` refers to it weakly."""
+
+    __slots__ = ("__weakref__",)
 
 
 class FunctionCtx:
@@ -60,22 +79,30 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        if self.__dict__.get("_along") and self._forward is not None:
-            return self._forward
-        node = self.__dict__.get("_node")
-        if node is not None and node[tape.SAVED] is None:
-            tape.freed(node, None)
+        if self.__dict__.get("_along"):
+            return self._forward or ()
+        if "_kept" not in self.__dict__:
+            return self._saved
+        kept = self._kept()  # type: ignore[attr-defined]
+        if kept is None:
+            tape.freed([], None)
         out = []
-        for t, version, own in self.__dict__.get("_kept", ()):
+        for t, version, own in kept:
             if type(t) is Packed:
                 t = t.tensor()
             if t is not None and t.store.version != version:
-                tape.changed(t, version, node or [0, None, None, (), None, None])
+                tape.changed(t, version, tape.leaf())
             if own is not None and _grad.get():  # an output saved: its history is this very node
                 t = alias(t, t.meta, t.ptr)
                 t.node = own[0]
             out.append(t)
-        return tuple(out) if "_kept" in self.__dict__ else self._saved
+        return tuple(out)
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """`saved_tensors`, by a name that PyTorch warns of."""
+        warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning)
+        return self.saved_tensors
 
 
 def once_differentiable(backward: Any) -> Any:
@@ -103,6 +130,17 @@ class Function:
     output)`) and `backward(ctx, *grads)`, which may be called `vjp`, for forward mode `jvp(ctx, *tangents)`; use through `apply`."""
 
     generate_vmap_rule = False
+    _backward_cls: type  # of its calls' nodes
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        from .graph import BackwardCFunction
+        super().__init_subclass__(**options)
+        cls._backward_cls = type(cls.__name__ + "Backward", (BackwardCFunction,), {"__slots__": (), "_forward_cls": cls})
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        """PyTorch's own rule for a batch, which is not asked here: `func.vmap` runs `forward` and `backward` on batches."""
+        raise NotImplementedError("func.vmap does without a Function's own vmap here: its forward and backward are run on batches")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -149,6 +187,8 @@ class Function:
         finally:
             _grad.reset(token)
         outs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if ctx._dirty:
+            _check_written(ctx, args, outs)
         if not record:
             return result, ctx
         inputs = [a for a in args if isinstance(a, Tensor)]
@@ -157,28 +197,42 @@ class Function:
                 outs[i] = alias(t, t.meta, t.ptr)  # an input returned as it is becomes an output of its own
         tracked = [t for t in outs if isinstance(t, Tensor) and id(t) not in ctx._non_differentiable and t.meta.dtype.kind in "fc8"]
         edges = tuple(a.node if isinstance(a, Tensor) else None for a in args)
-        saved = (cls, ctx, [t.meta for t in tracked], len(outs), [i for i, t in enumerate(outs) if any(t is x for x in tracked)],
-                 [a.meta if isinstance(a, Tensor) else None for a in args])
-        name = cls.__name__ + "Backward"
-        node = tape.node(_run_backward, edges, saved, name)
-        node[tape.EXTRA]["outputs"] = len(tracked)
+        kept = Kept()
+        called = Called(cls, ctx)
+        saved = (called, kept, [t.meta if isinstance(t, Tensor) else None for t in outs], [a.meta if isinstance(a, Tensor) else None for a in args])
+        node = tape.node(_run_backward, edges, saved, called.grad_name)
+        node[tape.EXTRA]["outputs"] = len(outs)
         places: dict[int, list[Any]] = {}
-        for i, t in enumerate(tracked):
-            out_node = tape.output(node, i, {"name": name})
+        for i, t in enumerate(outs):
+            if not any(t is x for x in tracked):
+                continue
+            out_node = tape.output(node, i, {"name": called.grad_name})
             if id(t) in ctx._dirty:
                 from .inplace import rebase
                 rebase(t, out_node)
             else:
                 t.node = out_node
             places[id(t)] = [t.node]
-        ctx.__dict__["_kept"] = [
-            (None, 0, None) if t is None else
-            (alias(t, t.meta, t.ptr), t.store.version, places[id(t)]) if id(t) in places else (t, t.store.version, None) for t in ctx._saved]
+        found = [(None, 0, None) if t is None else
+                 (alias(t, t.meta, t.ptr), t.store.version, places[id(t)]) if id(t) in places else (t, t.store.version, None) for t in ctx._saved]
+        kept.extend(packed(found) if tape.anomaly.watchers else found)
         ctx._saved = ()
-        if tape.anomaly.watchers:
-            ctx.__dict__["_kept"] = packed(ctx.__dict__["_kept"])
-        ctx.__dict__["_node"] = None
+        ctx.__dict__["_kept"] = weakref.ref(kept)
         return (tuple(outs) if isinstance(result, (tuple, list)) else outs[0]), ctx
+
+
+def _check_written(ctx: FunctionCtx, args: tuple[Any, ...], outs: list[Any]) -> None:
+    """Raises RuntimeError for an operand that was marked dirty and is no result, or a view written to by a Function of several; warns of what is no operand."""
+    results = {id(t) for t in outs}
+    if not ctx._dirty <= results:
+        raise RuntimeError("Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must "
+                           "all be outputs of the Function.")
+    if not ctx._dirty <= {id(a) for a in args}:
+        warn("Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass it to mark_dirty().")
+    elif len([t for t in outs if isinstance(t, Tensor)]) > 1 and any(id(t) in ctx._dirty and t.base is not None and t.base.node is not None for t in outs
+                                                                     if isinstance(t, Tensor)):
+        raise RuntimeError("If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor: "
+                           "return one, or clone the view before.")
 
 
 def _way_back(cls: Any) -> Any:
@@ -191,12 +245,9 @@ def _way_back(cls: Any) -> Any:
 
 
 def _run_backward(node: tape.Node, gs: list[Any]) -> Any:
-    cls, ctx, metas, count, at, wanted = node[tape.SAVED]
-    full: list[Any] = [None] * count
-    for i, g, m in zip(at, gs, metas, strict=True):
-        if g is None and ctx._materialize:
-            g = hooks.zeros_meta(m)
-        full[i] = g
+    called, _, metas, wanted = node[tape.SAVED]
+    cls, ctx = called.cls, called.ctx
+    full = [hooks.zeros_meta(m) if g is None and m is not None and ctx._materialize else g for g, m in zip(gs, metas, strict=True)]
     found = _way_back(cls)(ctx, *full)
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     edges = node[tape.EDGES]

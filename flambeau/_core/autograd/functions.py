@@ -128,12 +128,9 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         warn_once("Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient, which can keep "
                   "memory: autograd.grad() makes none, or set .grad to None after use.")
     retain = create_graph if retain_graph is None else retain_graph
-    if only is not None and any(t.node[tape.SEQ] for t in only):
-        found = grad(roots, only, grads, retain_graph=retain, create_graph=create_graph, allow_unused=True)
-        for t, g in zip(only, found, strict=True):
-            if g is not None:
-                t.grad = g if t.grad is None else t.grad + g
-        return
+    for t in only or ():
+        if t.node[tape.SEQ]:
+            t.retain_grad()
     tape.backward([t.node for t in roots], grads, retain, create_graph, leaves=None if only is None else [t.node for t in only])
 
 

@@ -73,22 +73,8 @@ def add(node: tape.Node, hook: Callable[[Grads, Grads], Any]) -> RemovableHandle
     """Calls `hook(grad_inputs, grad_outputs)` after the node's step; gradients that it returns replace those of its inputs."""
     if node[tape.SEQ]:
         return register(_wrapped(node).after, hook)
-    seen: list[Any] = [None]
-
-    def arrived(g: Any) -> None:
-        seen[0] = g
-
-    def accumulated(owner: Any) -> None:
-        hook((), (seen[0],))
     extra = node[tape.EXTRA] = node[tape.EXTRA] or {}
-    register(among(extra, "hooks"), arrived)
-    extra.setdefault("owner", _somebody)
-    return register(among(extra, "accumulated"), accumulated)
-
-
-def _somebody() -> bool:
-    """In the place of a reference to a leaf's tensor, which the hook does without."""
-    return True
+    return register(among(extra, "post"), lambda g: hook((), (g,)))
 
 
 def add_before(node: tape.Node, hook: Callable[[Grads], Any]) -> RemovableHandle:
@@ -99,4 +85,4 @@ def add_before(node: tape.Node, hook: Callable[[Grads], Any]) -> RemovableHandle
     def arrived(g: Any) -> Any:  # of one gradient
         return _replaced(hook((g,)), (g,), "pre-hook")[0]
     extra = node[tape.EXTRA] = node[tape.EXTRA] or {}
-    return register(among(extra, "hooks"), arrived)
+    return register(among(extra, "pre"), arrived)

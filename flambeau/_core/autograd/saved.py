@@ -27,34 +27,40 @@ class SavedTensor:
 
     __slots__ = ("_name", "_node")
     _node: tape.Node
-    _name: str
+    _name: str | int  # of what a user's Function keeps, the number
 
     def __init__(self, *given: Any) -> None:
         raise RuntimeError("Trying to create a SavedTensor object from Python is forbidden")
 
     @staticmethod
-    def of(node: tape.Node, name: str) -> SavedTensor:
+    def of(node: tape.Node, name: str | int) -> SavedTensor:
         made: SavedTensor = object.__new__(SavedTensor)
         made._node, made._name = node, name
         return made
 
-    def register_hooks(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
-        """Has the node keep what `pack_hook` makes of the tensor, and `unpack_hook` give it back.
+    def register_hooks(self, *given: Any) -> None:
+        """``register_hooks(pack_hook, unpack_hook)`` has the node keep what the first makes of the tensor, and the second give it back.
 
         Raises RuntimeError where hooks were registered before, or the graph is freed; TypeError for what cannot be called with one argument."""
         from . import saved_names
+        if len(given) != 2 or not all(map(callable, given)):
+            raise TypeError(f"register_hooks(): incompatible function arguments: expected pack_hook and unpack_hook, which can be called, got {given}")
         node = self._node
         if tape.is_freed(node):
             raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are freed when you "
                                "call .backward() or autograd.grad().")
-        wanted = saved_names.find(node, unpacked(node[tape.SAVED]), self._name)
-        if _packed_within(node[tape.SAVED]):
+        kept = node[tape.SAVED][1] if isinstance(self._name, int) else None
+        wanted = kept[self._name][0] if kept is not None else saved_names.find(node, unpacked(node[tape.SAVED]), self._name)
+        if type(wanted) is Packed or (kept is None and _packed_within(node[tape.SAVED])):
             raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a "
                                "time.")
         if not isinstance(wanted, Tensor):
             raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
+        if kept is not None:
+            kept[self._name] = (Packed(wanted, given), *kept[self._name][1:])
+            return
         name = tape.name_of(node)
-        found = _packed(node[tape.SAVED], (pack_hook, unpack_hook), [wanted])
+        found = _packed(node[tape.SAVED], given, [wanted])
         if not isinstance(node[tape.BACKWARD], _Unpacking):
             node[tape.BACKWARD] = _Unpacking(node[tape.BACKWARD], name)
         node[tape.SAVED] = found

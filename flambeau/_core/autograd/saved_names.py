@@ -61,7 +61,7 @@ def _other(node: tape.Node, saved: Any) -> dict[str, tuple[Any, Any]]:
     if name in _RESULTS and tensors:
         return {"result": tensors[-1]}
     names = _OF.get(name, ())
-    if type(saved) is tuple and saved and type(saved[0]) in tape.described:  # a learned call keeps its operands, and their versions beside them
+    if type(saved) is tuple and saved and type(saved[0]) in tape.described and len(saved) > 2:  # a learned call: operands, versions
         tensors = list(zip(saved[1], saved[2], strict=True))
     elif name in ("MmBackward0", "BmmBackward0", "MvBackward0", "DotBackward0") and type(saved) is tuple:
         tensors = [(saved[0], saved[1]), (saved[2], saved[3])]

@@ -9,7 +9,7 @@ GRAD      a leaf's accumulated gradient (`.grad`); None elsewhere
 BACKWARD  ``f(node, gradient) -> tuple`` of gradients, one an edge, None where there is none
 EDGES     the nodes of the operation's inputs, None for inputs that need no gradient
 SAVED     what BACKWARD needs; dropped after use unless the graph is retained
-EXTRA     None, or a dict: "name", "hooks", "pre", "retain" (a weak reference), "line", "meta", "stream"
+EXTRA     None, or a dict: "name", "hooks" (of the tensor), "pre" and "post" (of a leaf's node), "retain" (a weak reference), "line", "meta", "stream"
 
 An operation with several outputs has one node, and per output a small node whose BACKWARD is `to_output`.
 """
@@ -29,7 +29,7 @@ from ..tensor import Tensor, alias
 from .mode import _grad
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA = range(6)
 Node = list[Any]
@@ -354,15 +354,15 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
 
     roots, grads: where it starts, with what.  retain: keep saved values for another pass.  create: record the pass
     itself, so that gradients can be differentiated.  capture: hand these nodes' gradients over instead of accumulating
-    in leaves.  leaves: accumulate in these leaves only.
+    in leaves.  leaves: run only what leads to these nodes, and accumulate in those of them that are leaves.
     """
     token = _grad.set(create)
-    ends: list[Callable[[], None]] = []
-    outer = _ends.set(ends)
-    every = _all_leaves.set(capture is None and leaves is None)
+    this = Pass()
+    this.number, this.every, this.captures, this.roots = next_pass(), capture is None and leaves is None, capture, roots
+    outer = _running.set(this)
     try:
         _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
-        for end in ends:
+        for end in this:
             end()
     except HalfWay as half:
         for leaf, g in half.reached:
@@ -370,8 +370,7 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
                 _to_leaf(leaf, g, create, capture, None if leaves is None else {id(n) for n in leaves})
         raise half.error from None
     finally:
-        _all_leaves.reset(every)
-        _ends.reset(outer)
+        _running.reset(outer)
         _grad.reset(token)
 
 
@@ -382,35 +381,43 @@ class HalfWay(BaseException):
         self.error, self.reached = error, reached
 
 
-_all_leaves: ContextVar[bool] = ContextVar("the backward pass accumulates in all leaves", default=True)
-# what is called when this thread's backward pass is over
-_ends: ContextVar[list[Callable[[], None]] | None] = ContextVar("ends of the backward pass", default=None)
+class Pass(list[Any]):
+    """A backward pass that runs: what is called when it is over.
+
+    number: others' are larger that begin later.  every: it accumulates in all leaves.  captures: whose gradients it hands over.  needed: ids of the nodes
+    that it runs, where that is not all that can be reached from its roots.
+    """
+
+    number = -1
+    every = True
+    captures: Capture | None = None
+    needed: set[int] | None = None
+    roots: Sequence[Node] = ()
+
+
+next_pass = count().__next__
+_running: ContextVar[Pass | None] = ContextVar("the backward pass", default=None)
 
 
 def is_running() -> bool:
     """Whether this thread is inside a backward pass."""
-    return _ends.get() is not None
+    return _running.get() is not None
 
 
-def running_pass() -> Any:
-    """What tells this thread's backward pass from others, by identity; None outside of one."""
-    return _ends.get()
-
-
-def reaches_leaves() -> bool:
-    """Whether the pass that this thread runs accumulates in all leaves."""
-    return _all_leaves.get()
+def running_pass() -> Pass | None:
+    """This thread's backward pass; None outside of one."""
+    return _running.get()
 
 
 def at_end(call: Callable[[], None]) -> None:
     """Has `call` called when the pass that is running has gone through.  Raises RuntimeError where none is."""
-    ends = _ends.get()
+    ends = _running.get()
     if ends is None:
         raise RuntimeError("no backward pass is running here")
     ends.append(call)
 
 
-def _needed(roots: Sequence[Node], targets: dict[int, Any]) -> set[int]:
+def needed_for(roots: Sequence[Node], targets: Collection[int]) -> set[int]:
     """Ids of the nodes from which a target can be reached: the rest of the graph is not run."""
     reach: set[int] = set()
     state: dict[int, bool] = {}
@@ -432,7 +439,10 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
          leaves: set[int] | None) -> None:
     heap: list[Node] = []
     pending: dict[int, Any] = {}  # gradients on their way, by node id; nodes stay alive through the graph
-    needed = _needed(roots, capture.wanted) if capture is not None else None
+    needed = None
+    if capture is not None or leaves is not None:
+        needed = needed_for(roots, capture.wanted if capture is not None else leaves)  # type: ignore[arg-type]
+        _running.get().needed = needed  # type: ignore[union-attr]
     plain = capture is None and leaves is None and not create
     if Sink.alive and plain:
         _count_edges(roots)
@@ -555,6 +565,10 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
         return
     if leaves is not None and i not in leaves:
         return
+    if extra is not None and "pre" in extra:  # of the node: behind the tensor's
+        for before in list(extra["pre"].values()):
+            g = before(g)
+    arrived = g if extra is not None and "post" in extra else None
     old = e[1]
     if extra is not None and not create and "sink" in extra and extra["sink"].take(e, g):
         pass
@@ -579,6 +593,9 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
             owner = extra["owner"]()
             if owner is not None:
                 hook(owner)
+        if arrived is not None:
+            for after in list(extra["post"].values()):
+                after(arrived)
 
 
 # by the ids of storages: gradients of leaves that were borrowed from them, weakly, and where they begin and end

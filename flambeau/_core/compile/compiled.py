@@ -344,7 +344,7 @@ def spent(node: Any, ends: Collection[int] = ()) -> bool:
         if n is None or id(n) in seen or n[0] == 0:
             continue
         seen.add(id(n))
-        if (n[4] is not None and n[2] not in tape.reusable) or (n[5] is not None and ("hooks" in n[5] or "pre" in n[5])):
+        if (n[4] is not None and n[2] not in tape.reusable) or (n[5] is not None and ("hooks" in n[5] or "pre" in n[5] or "post" in n[5])):
             return False
         left += n[3]
     return True

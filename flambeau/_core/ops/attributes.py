@@ -89,8 +89,8 @@ def _base(t: Tensor) -> Tensor | None:
 
 
 def _grad_fn(t: Tensor) -> Any:
-    from ..autograd.graph import GradFn
-    return None if t.node is None or t.node[tape.SEQ] == 0 else GradFn(t.node)
+    from ..autograd.graph import shown
+    return None if t.node is None or t.node[tape.SEQ] == 0 else shown(t.node)
 
 
 def _set_requires_grad(t: Tensor, value: bool) -> None:

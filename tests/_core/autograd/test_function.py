@@ -277,3 +277,118 @@ def test_on_every_device(device):
     Cube.apply(x).sum().backward()
     assert str(x.grad.device) == device
     np.testing.assert_array_equal(x.grad.cpu().numpy(), [3, 12])
+
+
+class Twice(fb.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, note=None):
+        ctx.note = note
+        ctx.save_for_backward(x, None)
+        return x * 2, x.detach() + 1, "text"
+
+    @staticmethod
+    def backward(ctx, g, h, text):
+        assert text is None and (ctx.materialized is None or h.tolist() == [0, 0])
+        return g * 2, None
+
+
+def test_the_node_of_a_call_has_what_its_context_has():
+    x = fb.ones(2, requires_grad=True)
+    y, _, _ = Twice.apply(x, "kept")
+    node = y.grad_fn
+    assert type(node) is Twice._backward_cls and type(node).__name__ == "TwiceBackward" and isinstance(node, fb.autograd.function.BackwardCFunction)
+    assert node.note == "kept" and node.saved_tensors[0] is x and node.saved_tensors[1] is None and node.needs_input_grad == (True, False)
+    node.materialized = True
+    given = []
+    node._raw_saved_tensors[0].register_hooks(lambda t: given.append(t.shape) or t, lambda t: t)
+    with pytest.raises(RuntimeError, match="already been set"):
+        node._raw_saved_tensors[0].register_hooks(lambda t: t, lambda t: t)
+    with pytest.raises(RuntimeError, match="None is forbidden"):
+        node._raw_saved_tensors[1].register_hooks(lambda t: t, lambda t: t)
+    for wrong in ((lambda t: t,), (1, 1)):
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            node._raw_saved_tensors[0].register_hooks(*wrong)
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2] and node.note == "kept" and given == [fb.Size([2])]
+    for ask in ("saved_tensors", "_raw_saved_tensors"):
+        with pytest.raises(RuntimeError, match="already been freed"):
+            getattr(node, ask)
+    with pytest.raises(AttributeError):
+        node.nothing_of_that_name  # noqa: B018
+
+
+def test_hooks_of_a_call_see_all_its_results():
+    x = fb.ones(2, requires_grad=True)
+    y, _, _ = Twice.apply(x)
+    y.grad_fn.materialized = None
+    y.grad_fn.register_prehook(lambda gs: (gs[0] * 5, *gs[1:]) if len(gs) == 3 else None)
+    y.sum().backward()
+    assert x.grad.tolist() == [10, 10]
+
+
+def test_results_that_are_not_differentiable_get_zeros():
+    class Two(fb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            a, b = x + 1, x + 2
+            ctx.mark_non_differentiable(a)
+            return a, b
+
+        @staticmethod
+        def backward(ctx, ga, gb):
+            assert ga.tolist() == [0, 0]
+            return gb
+    x = fb.ones(2, requires_grad=True)
+    Two.apply(x)[1].sum().backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_what_a_call_marks_dirty_must_be_its_operands_and_results():
+    def function(write):
+        class Writes(fb.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                return write(ctx, a, b)
+
+            @staticmethod
+            def backward(ctx, *gs):
+                return gs[0], gs[0]
+        return Writes
+
+    def not_returned(ctx, a, b):
+        a.add_(b)
+        ctx.mark_dirty(a)
+        return a.clone()
+
+    def no_operand(ctx, a, b):
+        c = a * 3
+        ctx.mark_dirty(c)
+        return c
+
+    def several(ctx, a, b):
+        a.add_(b)
+        ctx.mark_dirty(a)
+        return a, a + b
+    a, b = (fb.ones(2, requires_grad=True) for _ in range(2))
+    with pytest.raises(RuntimeError, match="were not returned as output"):
+        function(not_returned).apply(a.clone(), b)
+    with pytest.warns(UserWarning, match="Only input Tensors"):
+        function(no_operand).apply(a.clone(), b)
+    with pytest.raises(RuntimeError, match="cannot return more than one Tensor"):
+        function(several).apply(a.clone().view_as(a), b)
+
+
+def test_the_older_name_of_saved_tensors():
+    class Old(fb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2 * ctx.saved_variables[0]
+    x = fb.ones(2, requires_grad=True)
+    with pytest.warns(DeprecationWarning, match="saved_variables"):
+        Old.apply(x).sum().backward()
+    assert hasattr(Old, "vmap") and x.grad.tolist() == [2, 2]

@@ -184,3 +184,23 @@ def test_inputs_may_come_from_any_iterable() -> None:
     for inputs in (params.values(), (p for p in params.values()), iter(params.values())):
         a, b = fb.autograd.grad((params["w"] * 3 + params["b"]).sum(), inputs)
         assert a.tolist() == [3, 3] and b.tolist() == [2]
+
+
+def test_a_pass_to_some_inputs_runs_only_what_leads_there():
+    class Never(fb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            raise AssertionError("this leads to no input")
+    x, y = (fb.ones(2, requires_grad=True) for _ in range(2))
+    h = y * 2
+    hooked = []
+    x.register_hook(hooked.append)
+    out = (Never.apply(x) + h).sum()
+    out.backward(inputs=[y, h], retain_graph=True)
+    assert x.grad is None and not hooked and y.grad.tolist() == [2, 2] and h.grad.tolist() == [1, 1] and h.retains_grad
+    Never.apply(x).sum().backward(inputs=[y])
+    assert y.grad.tolist() == [2, 2]

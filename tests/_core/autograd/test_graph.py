@@ -273,3 +273,74 @@ def test_nodes_keep_their_names_when_they_are_freed():
                 y.grad_fn.saved_tensors  # noqa: B018
             with pytest.raises(RuntimeError, match="a second time"):
                 y.sum().backward()
+
+
+def test_a_node_is_one_object_of_a_class_of_its_name():
+    a = fb.ones(2, requires_grad=True)
+    b = a.exp()
+    c = b + b
+    assert b.grad_fn is b.grad_fn and c.grad_fn.next_functions[0][0] is b.grad_fn
+    assert type(b.grad_fn).__name__ == "ExpBackward0" and type(b.grad_fn) is type(a.exp().grad_fn)
+    kinds = fb.autograd.graph.Node
+    assert isinstance(b.grad_fn, kinds) and issubclass(type(b.grad_fn), kinds) and kinds not in type(b.grad_fn).mro()
+    assert not isinstance(None, kinds) and not isinstance(kinds, kinds) and issubclass(kinds, kinds)
+    first, second = (a * a).unbind()
+    assert first.grad_fn is second.grad_fn and [(first + 1).grad_fn.next_functions[0][1], (second + 1).grad_fn.next_functions[0][1]] == [0, 1]
+
+
+def test_a_node_called_gives_gradients():
+    x = fb.full((1,), 3.0, requires_grad=True)
+    y = x ** 2
+    assert y.grad_fn(fb.ones(1)).tolist() == [6]
+    assert [g.tolist() for g in (x * y).grad_fn(fb.ones(1))] == [[9], [3]]
+    for grads in ((), (x, x)):
+        with pytest.raises(TypeError, match="expected 1 arguments, got . instead"):
+            y.grad_fn(*grads)
+
+
+def test_questions_about_the_pass_that_runs():
+    from flambeau._core.autograd.graph import current_pass, will_run
+    x, w = (fb.ones(2, requires_grad=True) for _ in range(2))
+    y = x * w
+    z, other = y.sin(), y.cos()
+    seen = []
+    y.register_hook(lambda g: seen.append((current_pass(), [will_run(t.grad_fn) for t in (y, z, other)])))
+    z.sum().backward(retain_graph=True)
+    z.sum().backward(inputs=[x], retain_graph=True)
+    fb.autograd.grad(z.sum(), [x], retain_graph=True)
+    assert [s[1] for s in seen] == [[True, True, False]] * 3 and [s[0] - seen[0][0] for s in seen] == [0, 1, 2] and current_pass() == -1
+    with pytest.raises(RuntimeError, match="during the backward pass"):
+        will_run(y.grad_fn)
+    with pytest.raises(RuntimeError, match="expects an grad_fn"):
+        will_run(y)
+    leaf = y.grad_fn.next_functions[0][0]
+    y.register_hook(lambda g: will_run(leaf))
+    with pytest.raises(RuntimeError, match="currently running autograd.grad"):
+        fb.autograd.grad(z.sum(), [x])
+
+
+def test_hooks_on_several_gradients_after_a_pass_that_failed():
+    class Fails(fb.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            raise RuntimeError("no way back")
+    a, b, c = (fb.ones(2, requires_grad=True) for _ in range(3))
+    seen = []
+    fb.autograd.graph.register_multi_grad_hook((a, b, c), lambda grads: seen.append([g is not None for g in grads]))
+    with pytest.raises(RuntimeError, match="no way back"):
+        (Fails.apply(a) * b).sum().backward()
+    (b * c).sum().backward(inputs=[c])
+    assert seen == [[False, False, True]]
+
+
+def test_an_error_that_waits_in_the_graph():
+    from flambeau._core.autograd import graph
+    x, w = (fb.ones(2, requires_grad=True) for _ in range(2))
+    y = x * graph.DelayedError("not here", 1)(w)
+    assert fb.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="not here"):
+        y.sum().backward()

@@ -105,3 +105,32 @@ def test_saved_tensors_that_may_be_written_to() -> None:
         y.add_(1)
         z.sum().backward()
     assert fb.allclose(x.grad, 2 * fb.cos(2 * x.detach()))
+
+
+def test_hooks_of_a_leaf_s_node_stand_behind_its_tensor_s():
+    log = []
+
+    def of_tensor(g):
+        log.append("tensor")
+        return g * 3
+
+    def before(gs):
+        log.append("before")
+        return tuple(g * 2 for g in gs)
+
+    def after(made, gs):
+        log.append(("after", made, gs[0].item()))
+    a = fb.tensor(1.0, requires_grad=True)
+    b = a.clone()
+    leaf = b.grad_fn.next_functions[0][0]
+    leaf.register_prehook(before)
+    leaf.register_hook(after)
+    a.register_hook(of_tensor)
+    b.backward(retain_graph=True)
+    assert log == ["tensor", "before", ("after", (), 6.0)] and a.grad.item() == 6
+    log.clear()
+    assert fb.autograd.grad(b, a, retain_graph=True)[0].item() == 3 and log == ["tensor"]  # the leaf's node does not run
+    log.clear()
+    b.grad_fn.register_prehook(lambda gs: log.append("node"))
+    b.backward(inputs=[b])
+    assert log == ["node"] and b.grad.item() == 1 and a.grad.item() == 6
