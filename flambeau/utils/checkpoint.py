@@ -185,7 +185,8 @@ class _Again(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if not tape.running_pass().every:
+        this = tape.running_pass()
+        if this is not None and not this.every:
             raise RuntimeError("Checkpointing is not compatible with .grad() or when an `inputs` parameter is passed to .backward() where use_reentrant=True: "
                                "the part's own pass would write to the .grad of its parameters. Pass use_reentrant=False.")
         args = list(ctx.others)

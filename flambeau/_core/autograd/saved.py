@@ -50,7 +50,7 @@ class SavedTensor:
             raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are freed when you "
                                "call .backward() or autograd.grad().")
         kept = node[tape.SAVED][1] if isinstance(self._name, int) else None
-        wanted = kept[self._name][0] if kept is not None else saved_names.find(node, unpacked(node[tape.SAVED]), self._name)
+        wanted = kept[self._name][0] if kept is not None else saved_names.find(node, unpacked(node[tape.SAVED]), str(self._name))
         if type(wanted) is Packed or (kept is None and _packed_within(node[tape.SAVED])):
             raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a "
                                "time.")
