@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.dtypes import dtype as Dtype
 from .._core.dtypes import meant
+from .._core.errors import warn
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import no_grad
@@ -51,6 +52,8 @@ def _is_dtype(value: Any) -> bool:
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
     """The device, dtype, non_blocking and memory_format that the arguments of `Module.to` mean."""
     unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "tensor", "copy"}
+    if kwargs.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument: a module is moved in place")
     if unknown:
         raise TypeError(f"to() received an invalid keyword argument: {', '.join(sorted(unknown))}; it accepts device, "
                         "dtype, non_blocking and memory_format")
@@ -69,14 +72,21 @@ def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
         device = rest.pop(0)
         if rest and (rest[0] is None or _is_dtype(rest[0])):
             dtype = rest.pop(0)
+        elif rest:
+            raise TypeError(f"to() received an invalid combination of arguments: after a device comes a dtype, got {type(rest[0]).__name__}")
     elif rest and not isinstance(rest[0], bool):
         raise TypeError(f"to() received an invalid first argument of type {type(rest[0]).__name__}; it accepts a "
                         "device (device, str or int), a dtype or a Tensor")
     if rest:
-        non_blocking = bool(rest.pop(0))
+        if not isinstance(rest[0], bool):
+            raise TypeError(f"to() received an invalid argument of type {type(rest[0]).__name__} for non_blocking, which is a bool")
+        non_blocking = rest.pop(0)
     if len(rest) > 1:
         raise TypeError(f"to() received too many arguments: {len(args)}")
     dtype = meant(dtype)
     if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
         raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+    if dtype is not None and dtype.is_complex:
+        warn("Complex modules are a new feature under active development whose design may change, and some modules might not work as expected when using "
+             "complex tensors as parameters or buffers.")
     return None if device is None else Device(device), dtype, non_blocking, kwargs.get("memory_format")

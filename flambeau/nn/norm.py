@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core import dtypes, ops
+from .._core.errors import warn
 from ..autograd import no_grad
 from . import functional as F
 from . import init
@@ -233,6 +234,10 @@ class _InstanceNorm(_NormBase):
 
     dims: int
 
+    def _get_no_batch_dim(self) -> int:
+        """The number of axes of an input that is no batch."""
+        return self.dims + 1
+
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
                  track_running_stats: bool = False, device: Any = None, dtype: Any = None, *,
                  bias: bool = True) -> None:
@@ -245,9 +250,12 @@ class _InstanceNorm(_NormBase):
     def forward(self, input: Any) -> Any:
         self._check_input_dim(input)
         channel = input.dim() - self.dims - 1
-        if self.affine and input.size(channel) != self.num_features:
-            raise ValueError(f"expected input's size at dim={channel} to match num_features ({self.num_features}), "
-                             f"but got: {input.size(channel)}.")
+        if input.size(channel) != self.num_features:
+            if self.affine:
+                raise ValueError(f"expected input's size at dim={channel} to match num_features ({self.num_features}), "
+                                 f"but got: {input.size(channel)}.")
+            warn(f"input's size at dim={channel} does not match num_features ({self.num_features}): it is {input.size(channel)}. You can silence this "
+                 "warning by not passing in num_features, which is not used because affine=False")
         batched = input if channel == 1 else input.unsqueeze(0)
         out = F.instance_norm(batched, self.running_mean, self.running_var, self.weight, self.bias,
                               self.training or not self.track_running_stats,

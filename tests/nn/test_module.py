@@ -429,3 +429,22 @@ def test_the_prefix_of_a_wrapped_modules_names_goes():
     nn.modules.utils.consume_prefix_in_state_dict_if_present(wrapped, "module.")
     assert list(wrapped) == list(net.state_dict()) and wrapped._metadata["0"] == net.state_dict()._metadata["0"]
     net.load_state_dict(wrapped)
+
+
+def test_to_refuses_what_is_no_place_or_type():
+    net, cpu = nn.Linear(3, 3), flambeau.device("cpu")
+    for args in ((cpu, True), (None, True), (cpu, flambeau.int64, True), ([],), (flambeau.float32, "now")):
+        with pytest.raises(TypeError):
+            net.to(*args)
+    with pytest.raises(RuntimeError, match="does not accept copy argument"):
+        net.to(cpu, copy=True)
+    with pytest.warns(UserWarning, match="Complex modules are a new feature"):
+        net.to(flambeau.complex64)
+    assert net.weight.dtype is flambeau.complex64
+
+
+def test_shared_memory_is_told_by_storages():
+    net = nn.Linear(2, 2)
+    assert not any(p.untyped_storage().is_shared() for p in net.parameters())
+    net.share_memory()
+    assert all(p.untyped_storage().is_shared() for p in net.parameters())

@@ -85,3 +85,14 @@ def test_conversion_to_sync_batch_norm_keeps_tensors():
 def test_cross_map_normalization() -> None:
     x = flambeau.randn(2, 5, 3, 3)
     assert flambeau.allclose(nn.CrossMapLRN2d(3)(x), nn.functional.local_response_norm(x, 3))
+
+
+@pytest.mark.parametrize("cls, dims", [(nn.InstanceNorm1d, 2), (nn.InstanceNorm2d, 3), (nn.InstanceNorm3d, 4)])
+def test_instance_norms_want_their_channels(cls, dims):
+    for shape in ((2,) * dims, (3,) + (2,) * dims):
+        x = flambeau.ones(shape)
+        with pytest.raises(ValueError, match="expected input's size at dim="):
+            cls(4, affine=True)(x)
+        with pytest.warns(UserWarning, match="not used because affine=False"):
+            assert cls(4)(x).shape == x.shape
+    assert cls(4)._get_no_batch_dim() == dims

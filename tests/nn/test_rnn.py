@@ -178,3 +178,9 @@ def test_a_narrow_input_under_autocast_needs_no_narrow_weights(kind):
     with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
         out = made(x)[0]
     assert out.dtype is flambeau.bfloat16 and flambeau.allclose(out.float(), made(x.float())[0], atol=0.02)
+
+
+@pytest.mark.parametrize("cls", [nn.RNN, nn.GRU])
+def test_only_an_lstm_has_projections(cls):
+    with pytest.raises(ValueError, match="proj_size argument is only supported for LSTM, not RNN or GRU"):
+        cls(30, 20, 2, proj_size=10)

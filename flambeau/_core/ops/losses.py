@@ -45,6 +45,9 @@ def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
         if len(x.meta.shape) > 1 and target.meta.shape[:1] != x.meta.shape[:1]:
             raise ValueError(f"Expected input batch_size ({x.meta.shape[0]}) to match target batch_size "
                              f"({target.meta.shape[0] if target.meta.shape else 0}).")
+        if len(x.meta.shape) == 2:
+            raise RuntimeError(f"0D or 1D target tensor expected, multi-target not supported: got {list(target.meta.shape)} for an input of "
+                               f"{list(x.meta.shape)}")
         raise RuntimeError(f"Expected target size {list(batch)}, got {list(target.meta.shape)}")
     of_kinds("log_softmax_lastdim_kernel_impl" if name == "cross_entropy" else name, x, "f")
     if target.meta.dtype.name not in ("int64", "uint8"):

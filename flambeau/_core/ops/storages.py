@@ -171,8 +171,8 @@ class UntypedStorage:
         return self
 
     def is_shared(self) -> bool:
-        """Whether other processes have it too: what a GPU holds counts as shared."""
-        return self.is_cuda
+        """Whether other processes can be given it: what a GPU holds counts as shared."""
+        return self.is_cuda or bool(self._bytes().is_shared())
 
     def is_pinned(self, device: Any = None) -> bool:
         return self._bytes().is_pinned()

@@ -144,6 +144,9 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     if spatial > 3 or n not in (spatial + 1, spatial + 2):
         raise NotImplementedError(f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: got "
                                   f"{len(amounts)} amounts for a {n}-D input")
+    if mode != "circular" and 0 in input.shape[n - spatial - 1:]:
+        raise RuntimeError(f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+                           f"but got: {list(input.shape)}")
     if mode != "circular" and input.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{'reflection' if mode == 'reflect' else 'replication'}_pad{spatial}d\" not implemented for 'Bool'")
     out = input
@@ -309,7 +312,7 @@ class _Fold(Function):
 def unfold(input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """Sliding blocks of (N, C, H, W) or (C, H, W) as columns: (N, C kh kw, L), L blocks in row order."""
     of_kinds("im2col", input, "bfc")
-    if input.dim() not in (3, 4):
+    if input.dim() not in (3, 4) or 0 in input.shape[-3:]:
         raise RuntimeError(f"Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
                            f"dimensions for input, but got: {list(input.shape)}")
     geometry = tuple(ntuple(v, 2) for v in (kernel_size, dilation, padding, stride))
@@ -337,7 +340,10 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     if cols.shape[1] % block:
         raise RuntimeError(f"Expected size of input's dimension 1 to be divisible by the product of kernel_size, but "
                            f"got input.size(1)={cols.shape[1]} and kernel_size={geometry[0]}.")
-    if min(counts) < 1 or math.prod(counts) != cols.shape[2]:
+    if min(counts) < 1:
+        raise RuntimeError(f"Given output_size={size}, kernel_size={geometry[0]}, dilation={geometry[1]}, padding={geometry[2]}, stride={geometry[3]}, "
+                           f"calculated shape of the array of sliding blocks as {tuple(counts)}, which is too small (non-positive)")
+    if math.prod(counts) != cols.shape[2]:
         raise RuntimeError(f"Given output_size={size}, kernel_size={geometry[0]}, dilation={geometry[1]}, "
                            f"padding={geometry[2]}, stride={geometry[3]}, expected size of input's dimension 2 to "
                            f"match the calculated number of sliding blocks {' * '.join(map(str, counts))} = "

@@ -71,8 +71,8 @@ def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = 
     negative one. Input and target (N, C) or (C)."""
     reduction = chosen(reduction, size_average, reduce)
     if input.shape != target.shape or input.dim() > 2:
-        raise RuntimeError(f"multilabel_margin_loss: input and target must be (N, C) or (C) and of one shape, got "
-                           f"{list(input.shape)} and {list(target.shape)}")
+        raise RuntimeError(f"multilabel_margin_loss: Expected input and target of one shape (N, C) or (C), but got: {list(input.shape)} and "
+                           f"{list(target.shape)}")
     if input.shape[-1:] == (0,):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
     of_kinds("multilabel_margin_loss", input, "f")

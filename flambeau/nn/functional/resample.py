@@ -283,6 +283,9 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
                          f"{tuple(theta.shape)}.")
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
+    if align_corners and min(spatial) == 1:
+        warn("Since version 1.3.0, affine_grid's unit grid spans a dimension of size 1 with the point 0 where align_corners=True, as it has no corners. See "
+             "the documentation of affine_grid for details.")
     axes = []
     for s in spatial:
         line = np.linspace(-1, 1, s) if s > 1 else np.zeros(1)
@@ -330,15 +333,17 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
              "Please specify align_corners=True if the old behavior is desired.")
         align_corners = False
     dims = input.dim() - 2
+    if dims >= 1 and grid.dim() > 1 and grid.shape[-1] != dims:
+        raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with sizes {list(grid.shape)} for an input "
+                           f"with sizes {list(input.shape)}")
     if dims not in (2, 3) or grid.dim() != input.dim():
         raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got "
                            f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
     if input.shape[0] != grid.shape[0]:
         raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
                            f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
-    if grid.shape[-1] != dims:
-        raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with "
-                           f"sizes {list(grid.shape)}")
+    if 0 in input.shape[2:]:
+        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
     if mode == "bicubic" and dims == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     # the nearest element is that of the place in the grid's own type

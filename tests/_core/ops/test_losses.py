@@ -322,3 +322,10 @@ def test_multilabel_margins_take_no_memory_of_all_pairs():
     before = cpu_memory.stats()["reserved_bytes"]
     F.multilabel_margin_loss(x, t).backward()
     assert cpu_memory.stats()["reserved_bytes"] - before < 256 ** 3
+
+
+def test_a_target_of_several_classes_is_refused():
+    with pytest.raises(RuntimeError, match="1D target tensor expected, multi-target not supported"):
+        fb.nn.functional.nll_loss(fb.ones(10, 3), fb.zeros(10, 2, dtype=fb.int64))
+    with pytest.raises(RuntimeError, match="Expected input and target of one shape"):
+        fb.nn.functional.multilabel_margin_loss(fb.ones(0), fb.ones(10, dtype=fb.int64))

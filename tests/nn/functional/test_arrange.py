@@ -134,3 +134,22 @@ def test_sliding_blocks_of_impossible_geometry(wrong, says):
     for call in (lambda: F.unfold(flambeau.ones(1, 1, 4, 4), **geometry), lambda: F.fold(flambeau.ones(1, 4, 4), (4, 4), **geometry)):
         with pytest.raises(RuntimeError, match=says):
             call()
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("shape, amounts", [((3, 0, 10), 2), ((3, 0, 10, 10), 4), ((3, 0, 10, 10, 10), 6), ((2, 3, 0), 2)])
+def test_pads_that_copy_want_elements(mode, shape, amounts):
+    spatial = amounts // 2
+    with pytest.raises(RuntimeError, match=f"Expected {spatial + 1}D or {spatial + 2}D"):
+        F.pad(flambeau.ones(shape), (2,) * amounts, mode=mode)
+    assert F.pad(flambeau.ones(0, 3, 10), (2, 2), mode=mode).shape == (0, 3, 14)
+
+
+def test_sliding_blocks_that_do_not_fit():
+    with pytest.raises(RuntimeError, match="Expected 3D or 4D"):
+        F.unfold(flambeau.ones(3, 0, 3, 4), (2, 3))
+    assert F.unfold(flambeau.ones(0, 3, 3, 4), (2, 3)).shape == (0, 18, 4)
+    with pytest.raises(RuntimeError, match=r"calculated shape of the array of sliding blocks as \(-4, -3\)"):
+        F.fold(flambeau.ones(1, 12, 12), (4, 5), (2, 2), dilation=8)
+    with pytest.raises(RuntimeError, match="match the calculated number of sliding blocks"):
+        F.fold(flambeau.ones(1, 6, 10), (4, 5), (2, 3))

@@ -128,3 +128,15 @@ def test_recorded_resizes_are_learned_with_their_constants() -> None:
         wanted = wanted or (made.tolist(), x.grad.tolist())
         assert (made.tolist(), x.grad.tolist()) == wanted
     assert "interpolate (recorded)" not in trials.refused
+
+
+def test_grids_of_one_point_and_of_other_dimensions():
+    theta = flambeau.ones(1, 2, 3)
+    with pytest.warns(UserWarning, match="See the documentation of affine_grid for details."):
+        F.affine_grid(theta, (1, 1, 2, 1), align_corners=True)
+    with pytest.raises(RuntimeError, match="expected grid to have size 1 in last dimension"):
+        F.grid_sample(flambeau.ones(1, 2, 2), flambeau.ones(1, 1, 1, 2), align_corners=False)
+    with pytest.raises(RuntimeError, match="expected grid to have size 2 in last dimension"):
+        F.grid_sample(flambeau.ones(1, 1, 2, 2), flambeau.ones(1, 1, 1, 1, 3), align_corners=False)
+    with pytest.raises(RuntimeError, match="non-empty spatial dimensions"):
+        F.grid_sample(flambeau.ones(1, 1, 0, 2), flambeau.ones(1, 1, 1, 2), align_corners=False)
