@@ -9,9 +9,11 @@ from flambeau._core.autograd import graph, saved
 from flambeau._core.autograd.mode import is_grad_enabled, is_inference_mode_enabled
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
+from flambeau.autograd import pushing
 from flambeau.interop import stand_ins
 from flambeau.interop.covering import disabled_torch_function_impl as _disabled_torch_function_impl
 from flambeau.interop.overriding import DisableTorchFunctionSubclass
+from flambeau.nn import functional as F
 from flambeau.nn.conversion import parse_to
 
 __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase", "_disabled_torch_function_impl", "device",
@@ -26,7 +28,15 @@ stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_s
                                            "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
 _current_graph_task_id, _will_engine_execute_node = graph.current_pass, graph.will_run
 stand_ins.module(f"{__name__}._functions", {"AccumulateGrad": graph.kind("AccumulateGrad"), "DelayedError": graph.DelayedError}, "Nodes of the graph.")
-stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to}, "Helpers of modules.")
+
+
+def _slow_conv3d(input: Any, weight: Any, kernel_size: Any, bias: Any = None, stride: Any = 1, padding: Any = 0) -> Any:  # noqa: A002
+    """`conv3d` by the name of PyTorch's way of last resort; the kernel's size is the weight's."""
+    return F.conv3d(input, weight, bias, stride, padding)
+
+
+stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to, "slow_conv3d": _slow_conv3d}, "Helpers of modules, and a layer by an inner name.")
+_set_fwd_grad_enabled, _is_fwd_grad_enabled = pushing.enabled.set, pushing.enabled.get
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
 _LEVELS = "_add_batch_dim() _remove_batch_dim() _vmap_increment_nesting() _vmap_decrement_nesting()"
 stand_ins.module(f"{__name__}._functorch", {

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..tensor import Tensor, alias
 from . import node_hooks, saved_names, tape
 from .function import Called, FunctionCtx
-from .saved import SavedTensor, allow_mutation_on_saved_tensors, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
+from .mutation import allow_mutation_on_saved_tensors
+from .saved import SavedTensor, disable_saved_tensors_hooks, save_on_cpu, saved_tensors_hooks, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -226,34 +226,3 @@ class save_on_cpu(saved_tensors_hooks):
             found: Tensor = t.to(to, non_blocking=pin_memory)
             return found
         super().__init__(pack, unpack)
-
-
-_mutable: ContextVar[Any] = ContextVar("allow_mutation_on_saved_tensors", default=None)
-
-
-class allow_mutation_on_saved_tensors(saved_tensors_hooks):
-    """Within the block, what operations save for their gradients may be written to afterwards: a copy is kept of each.
-
-    Backward passes must run within the block; blocks cannot be nested.
-    """
-
-    def __init__(self) -> None:
-        def unpack(t: Tensor) -> Tensor:
-            if _mutable.get() is not self:
-                raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally recorded.")
-            return t
-        super().__init__(lambda t: t.clone(), unpack)
-
-    def clear(self) -> None:
-        """For PyTorch's programs; copies go with the nodes that hold them."""
-
-    def __enter__(self) -> allow_mutation_on_saved_tensors:  # type: ignore[override]
-        if _mutable.get() is not None:
-            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
-        super().__enter__()
-        _mutable.set(self)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _mutable.set(None)
-        super().__exit__(*exc)

@@ -39,6 +39,11 @@ _KNOWN: dict[str, frozenset[Any]] = {
     # the type of its `out`, where it need not be the result's: what the result can be cast to ("joined": other errors), any, uint8 for truths;
     # and of formulas those that take no other than their own
     "out_type": frozenset(("castable", "joined", "any", "bytes too", "same", "truth")),
+    # what PyTorch says besides of an `out` of another type, of the operation's and the result's names and both types
+    "out_said": frozenset(("{name} only supports {made} tensor for result, got: {found}", "expected scalar type {made} but got {found} for {result}",
+                           "{name}() out tensor must be same dtype as the input tensor", "input tensor and {result} tensor should have the same dtype",
+                           "torch.{name}() expects {result} to have dtype {made} but got {found}",
+                           "the operation's result requires dtype {made}", "{name} is not yet implemented for complex tensors.")),
     # what its result shows: the memory of its first tensor ("copied": there is `x_copy` too, in memory of its own), or so where the layout allows
     "views": frozenset(("input", "copied", "maybe")),
     # whether its result may be a view of memory of its own, so that `detach_` refuses it: PyTorch's composites end so

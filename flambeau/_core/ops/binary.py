@@ -101,6 +101,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
             scale(a, b, alpha)
             return scaled((a, b), (alpha,))
         if alpha == 1:
+            if type(alpha) is not int:
+                scale(a, b, alpha)
             made = _planned(plain, a, b)
             return Compose(lambda a, b, alpha: plain((a, b))) if type(made) is Compose else made
         if isinstance(a, Expr) or isinstance(b, Expr):
@@ -113,6 +115,8 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         if name == "sub":
             no_bool(a, b)
         if alpha == 1:
+            if type(alpha) is not int:
+                scale(a, b, alpha)
             made = _written(plain, a, b)
             if type(made) in (Compose, Written):  # what they call must do without alpha
                 def general(a: Tensor, b: Any, alpha: Any) -> Tensor:
@@ -128,7 +132,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         if name == "sub":
             no_bool(a, b)
         alpha = kwargs.get("alpha", 1)
-        if alpha == 1:
+        if alpha == 1 and type(alpha) is int:
             return write_out(plain, out, (a, b), (), ())
         scale(a, b, alpha)
         return write_out(scaled, out, (a, b), (alpha,), ())
@@ -300,7 +304,7 @@ def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
     return assign(self, result)
 
 
-@op(inplace=_float_power_inplace, out=True, batch="pointwise")
+@op(inplace=_float_power_inplace, out=True, batch="pointwise", out_said="the operation's result requires dtype {made}")
 def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
     """`pow` in float64 (complex128 for complex operands)."""
     from .casts import to_dtype
@@ -523,7 +527,16 @@ def _write_nextafter(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 nextafter = table.planned("nextafter", _nextafter, inplace=_nextafter_inplace, out=_write_nextafter, kinds=_PAIR)
+
+
+def _no_complex(x: Any, v: Any) -> None:
+    """Raises RuntimeError for complex operands of `heaviside`."""
+    if any(isinstance(t, Tensor) and t.meta.dtype.is_complex for t in (x, v)):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+
+
 pointwise("heaviside", "input values", lambda x, v: where(x == 0, v, E.cast(x > 0, x.dtype)), accept="buif", tensors=2, alike=True, lacks="both",
+          types=_no_complex,
           doc="0 below 0, 1 above it, `values` at 0; 0 for NaN.")
 
 
@@ -757,3 +770,4 @@ has("div true_divide", sums="first")
 has("ldexp", out_type="castable")
 has("heaviside where", out_type="same")
 has("rsub", sparse="composite")
+has("heaviside", out_said="{name} is not yet implemented for complex tensors.")

@@ -14,6 +14,7 @@ from ..tensor import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_SAID = fields.of("out_said")
 _TYPES = fields.of("out_type")  # of most operations `out` must be of the result's own type
 _APART = fields.of("out_apart")
 
@@ -46,8 +47,8 @@ def lie_apart(name: str, out: Any, args: Sequence[Any]) -> None:
                                    "single memory location. Please clone() the tensor before performing the operation.")
 
 
-def must_hold(name: str, out: Tensor, made: dtypes.dtype) -> None:
-    """Raises RuntimeError where `out` is not of a type that an operation may give its result in."""
+def must_hold(name: str, out: Tensor, made: dtypes.dtype, result: str = "result") -> None:
+    """Raises RuntimeError where `out` is not of a type that an operation may give its result, of that name, in."""
     d = out.meta.dtype
     kind = _TYPES.get(name)
     if d is made or kind == "any" or (kind == "bytes too" and d is dtypes.uint8):
@@ -55,9 +56,10 @@ def must_hold(name: str, out: Tensor, made: dtypes.dtype) -> None:
     if kind in ("castable", "joined"):
         castable(name, made, d)
         return
+    said = _SAID.get(name, "").format(name=name, made=made.name, found=d.name, result=result)
     raise RuntimeError(f"{name}(): Expected out tensor to have dtype {made.name}, but got {d.name} instead: expected scalar_type {dtypes.title(made)} "
                        f"but found {dtypes.title(d)}; Expected object of scalar type {dtypes.title(made)} but got scalar type {dtypes.title(d)} "
-                       "for argument 'out'")
+                       "for argument 'out'" + (said and "; ") + said)
 
 
 def castable(name: str, made: dtypes.dtype, d: dtypes.dtype) -> None:
@@ -74,6 +76,8 @@ def formula_must_hold(name: str, out: Tensor, made: dtypes.dtype, of: dtypes.dty
     d = out.meta.dtype
     if _TYPES.get(name) == "truth" and d is not made:
         raise RuntimeError(f"{name} does not support non-boolean outputs.")
+    if d.is_complex and not made.is_complex and name in _SAID:
+        raise RuntimeError(_SAID[name].format(name=name))
     if _TYPES.get(name) == "same" and d is not made and not of.is_complex:
         raise RuntimeError(f"{name}(): Found dtype {dtypes.title(d)} but expected {dtypes.title(made)}")
     castable(name, made, d)
@@ -94,8 +98,8 @@ def write(name: str, out: Any, made: Any, args: Sequence[Any] = ()) -> Any:
     if not isinstance(out, (tuple, list)) or len(out) != len(made) or not all(isinstance(o, Tensor) for o in out):
         got = f"{len(out)} of them" if isinstance(out, (tuple, list)) else type(out).__name__
         raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(made)} tensors, not {got}")
-    for o, r in zip(out, made, strict=True):
-        must_hold(name, o, r.meta.dtype)
+    for o, r, result in zip(out, made, getattr(made, "_fields", ("result",) * len(made)), strict=True):
+        must_hold(name, o, r.meta.dtype, result)
     for o, r in zip(out, made, strict=True):
         into(o, r, name)
     return type(made)(*out) if hasattr(made, "_fields") else tuple(out)

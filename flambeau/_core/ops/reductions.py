@@ -319,6 +319,6 @@ def trace(input: Tensor) -> Tensor:  # noqa: A002
 
 hooks.provide(sum_to=sum_to)
 
-has("all any", batch="along all", out_type="bytes too")
 has("trace", batch="composite")
 has("equal sum_to_size", sparse="composite")
+has("all any", batch="along all", out_type="bytes too", out_said="{name} only supports {made} tensor for result, got: {found}")

@@ -291,7 +291,7 @@ def _shared_back(node: Any, g: Tensor) -> Any:
 median, nanmedian = _median("median", False), _median("nanmedian", True)
 
 
-@op(out=True, batch="along -1")
+@op(out=True, batch="along -1", out_said="expected scalar type {made} but got {found} for {result}")
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:  # noqa: A002
     """The most frequent element along `dim` (the smallest of several) and its last position."""
     axis = _axis(input, dim)
@@ -376,5 +376,5 @@ def _float64() -> Any:
 
 quantile, nanquantile = _quantile("quantile", False), _quantile("nanquantile", True)
 
-has("nanquantile quantile", autocast="cpu full")
+has("nanquantile quantile", autocast="cpu full", out_said="{name}() out tensor must be same dtype as the input tensor")
 has("median nanmedian", batch="extreme")

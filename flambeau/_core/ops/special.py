@@ -261,7 +261,7 @@ def _frexp(x: Expr) -> tuple[Expr, Expr]:
     return mantissa, E.cast(where(itself, E.const(0, whole), e - less - ((most >> 1) - 1)), dtypes.int32)
 
 
-@op(out=True)
+@op(out=True, out_said="torch.{name}() expects {result} to have dtype {made} but got {found}")
 def frexp(input: Tensor) -> Any:  # noqa: A002
     """mantissa in (-1, -1/2] or [1/2, 1) and int32 exponent with input = mantissa * 2 ** exponent.  Differentiable."""
     if not input.meta.dtype.is_floating_point:

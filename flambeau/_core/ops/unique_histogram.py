@@ -376,7 +376,7 @@ def _histogram_input(name: str, input: Tensor, weight: Tensor | None, rest: tupl
     return weight.detach().reshape(-1)
 
 
-@op(out=True)
+@op(out=True, out_said="input tensor and {result} tensor should have the same dtype")
 def histogram(input: Tensor, bins: Any = 100, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:  # noqa: A002
     """Counts of the elements in intervals, and the intervals' edges, both of input's type (float32 or float64).
 

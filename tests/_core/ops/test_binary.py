@@ -437,3 +437,20 @@ def test_the_first_power_in_place_leaves_what_is_there() -> None:
         leaf.pow_(1)
     with pytest.raises(RuntimeError):
         fb.rand(1).expand(3).pow_(1)
+
+
+def test_alpha_is_of_a_kind_that_the_result_can_take():
+    a = fb.tensor([1], dtype=fb.int8)
+    for call in (fb.add, fb.sub, fb.Tensor.add_, lambda x, y, alpha: fb.add(x, y, alpha=alpha, out=x.clone())):
+        with pytest.raises(RuntimeError, match="For integral input tensors, argument alpha must not be a floating point number"):
+            call(a, a, alpha=1.0)
+        with pytest.raises(RuntimeError, match="Boolean alpha only supported for Boolean results"):
+            call(a, a, alpha=True)
+    assert fb.add(a, a, alpha=1).tolist() == [2] and fb.add(a.float(), a, alpha=1.0).tolist() == [2]
+
+
+def test_heaviside_of_complex_numbers_is_not_there():
+    z, x = fb.tensor([1j, 2.0]), fb.ones(2)
+    for call in (lambda: fb.heaviside(z, x), lambda: x.heaviside(z), lambda: z.heaviside_(z), lambda: fb.heaviside(x, x, out=z)):
+        with pytest.raises(RuntimeError, match="heaviside is not yet implemented for complex tensors."):
+            call()

@@ -128,3 +128,17 @@ def test_out_is_a_tensor_or_as_many_as_there_are_results():
     for wrong in (fb.empty(0), (fb.empty(0),), (fb.empty(0), fb.empty(0, dtype=fb.int64), fb.empty(0))):
         with pytest.raises(TypeError, match="tuple of 2 tensors"):
             fb.max(V, 0, out=wrong)
+
+
+def test_what_pytorch_says_of_a_type_that_does_not_fit():
+    x = fb.ones(4)
+    for call, said in (
+            (lambda: fb.all(x, out=fb.ones(())), "all only supports bool tensor for result, got: float32"),
+            (lambda: fb.mode(x, out=(x.double(), fb.ones(4, dtype=fb.int64))), "expected scalar type float32 but got float64 for values"),
+            (lambda: fb.mode(x, out=(x.clone(), fb.ones(4, dtype=fb.int8))), "expected scalar type int64 but got int8 for indices"),
+            (lambda: fb.quantile(x, 0.5, out=x.double()), r"quantile\(\) out tensor must be same dtype as the input tensor"),
+            (lambda: fb.frexp(x, out=(x.double(), fb.ones(4, dtype=fb.int32))), r"torch.frexp\(\) expects mantissa to have dtype float32 but got float64"),
+            (lambda: fb.float_power(x, 2, out=x.clone()), "operation's result requires dtype float64"),
+            (lambda: fb.histogram(x, 3, out=(x.double(), x.clone())), "input tensor and hist tensor should have the same dtype")):
+        with pytest.raises(RuntimeError, match=said):
+            call()
