@@ -31,6 +31,8 @@ strided_sum = _nobody("strided_sum")
 launch_plan = _nobody("launch_plan")  # `ops.launch.plan`
 mismatch = _nobody("mismatch")  # the error for tensors of several devices
 
+watch = _nobody("watch")  # `engine.interpreters.watch`: shows calls of operations
+
 aten = _nobody("aten")  # `torch.ops.aten`
 
 # of operations, for the simpler ones

@@ -10,6 +10,7 @@ import weakref
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..tensor import Tensor
 from . import tape
 from .mode import no_grad
@@ -72,12 +73,11 @@ class allow_mutation_on_saved_tensors(saved_tensors_hooks):
         self.cloned.clear()
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:  # type: ignore[override]
-        from ..engine import interpreters
         if _open.get() is not None:
             raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
         super().__enter__()
         _open.set(self)
-        self._watching = interpreters.watch(self._before)
+        self._watching = hooks.watch(self._before)
         return self
 
     def __exit__(self, *exc: object) -> None:

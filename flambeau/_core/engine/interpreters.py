@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import forks
+from .. import forks, hooks
 from ..runtime.capture import now
 
 if TYPE_CHECKING:
@@ -118,3 +118,6 @@ class watch(Interpreter):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+hooks.provide(watch=watch)
