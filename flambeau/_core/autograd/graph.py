@@ -30,7 +30,7 @@ class GradFn:
         self.node = node
 
     def name(self) -> str:
-        return tape.name_of(self.node)
+        return type(self).__name__
 
     @property
     def next_functions(self) -> tuple[tuple[GradFn | None, int], ...]:
@@ -151,15 +151,18 @@ def kind(name: str) -> type[GradFn]:
 
 
 def shown(node: tape.Node) -> GradFn:
-    """A node as seen from outside: of an operation with several outputs, that of all of them."""
+    """A node as seen from outside: of an operation with several outputs, that of all of them, unless they have names of their own."""
+    asked = node
     if node[tape.BACKWARD] is tape.to_output:
         node = node[tape.EDGES][0]
-    found = _shown.get(id(node))
+        if tape.name_of(asked) in ("to_output", tape.name_of(node)):
+            asked = node
+    found = _shown.get(id(asked))
     if found is None or found.node is not node:
         saved = node[tape.SAVED]
         called = saved[0] if type(saved) is tuple and saved else node[tape.BACKWARD]
-        found = (called.cls._backward_cls if type(called) is Called else kind(tape.name_of(node)))(node)
-        _shown[id(node)] = found
+        found = (called.cls._backward_cls if type(called) is Called else kind(tape.name_of(asked)))(node)
+        _shown[id(asked)] = found
     return found
 
 
