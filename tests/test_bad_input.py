@@ -153,7 +153,7 @@ TYPES: list[Row] = [
     ("size as text", lambda d: torch.ones("a"), TypeError, "size|int"),
     ("size as float", lambda d: torch.ones(2.5), TypeError, "size|int"),
     ("text", lambda d: torch.tensor("abc"), TypeError, "invalid data type 'str'"),
-    ("ragged", lambda d: torch.tensor([[1, 2], [3]]), ValueError, "expected sequence of equal length"),
+    ("ragged", lambda d: torch.tensor([[1, 2], [3]]), ValueError, "expected sequence of length 2 at dim 1"),
     ("add text", lambda d: d(ones(2)) + "a", TypeError, "str"),
     ("add nothing", lambda d: d(ones(2)) + None, TypeError, "NoneType"),
     ("missing", lambda d: torch.add(d(ones(2))), TypeError, "missing|other"),

@@ -200,9 +200,9 @@ def meant(d: Any, of: str = "") -> Any:
     return d
 
 
-def settled(d: Any) -> dtype:
+def settled(d: Any, of: str = "") -> dtype:
     """The same, where None means the default type."""
-    return meant(d) or _default.dtype
+    return meant(d, of) or _default.dtype
 
 
 def default_complex() -> dtype:

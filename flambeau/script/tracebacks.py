@@ -44,7 +44,8 @@ def _say(count: int) -> None:
 
 def strip(error: BaseException, seen: set[int] | None = None) -> int:
     """Takes our frames out of the tracebacks of an error and of those that it came from; gives how many, those before the script's first line not
-    counted.  An error that met no line of the script keeps all of its frames, unless it tells its place itself (SyntaxError)."""
+    counted.  An error that met no line of the script keeps all of its frames, unless it tells its place itself (SyntaxError) or another came from it:
+    then it has none, and where that other one tells its words, it is not shown at all."""
     seen = set() if seen is None else seen
     if id(error) in seen:
         return 0
@@ -64,9 +65,19 @@ def strip(error: BaseException, seen: set[int] | None = None) -> int:
         error.__traceback__ = chain
     elif isinstance(error, SyntaxError):
         error.__traceback__ = None
-    for other in (error.__cause__, error.__context__, *(error.exceptions if isinstance(error, BaseExceptionGroup) else ())):
-        if other is not None:
+    for name in ("__cause__", "__context__"):
+        other = getattr(error, name)
+        if other is None or id(other) in seen:
+            continue
+        inner = list(traceback.walk_tb(other.__traceback__))
+        if not inner or not all(_ours(frame) for frame, _ in inner):
             count += strip(other, seen)
+            continue
+        count += len(inner) + strip(other.with_traceback(None), seen)
+        if str(other) in str(error):
+            setattr(error, name, None)
+    for other in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        count += strip(other, seen)
     return count
 
 

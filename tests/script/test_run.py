@@ -183,6 +183,19 @@ def test_frames_inside_flambeau_are_left_out(tmp_path) -> None:
     assert "left out" not in plain and plain.count("  File") == 1
 
 
+def test_an_error_of_a_gpu_shows_no_frame_of_the_driver(tmp_path) -> None:
+    """Its cause was raised inside Flambeau alone, and its message tells what the cause says."""
+    made = run(tmp_path, """
+        import torch
+        a = torch.ones(3, device="cuda")
+        b = a[torch.tensor([5], device="cuda")]
+        print(b.tolist())
+    """, "--sim-gpus", "1", "--queue", "lazy", check=False)
+    files = [line.split('"')[1] for line in made.stderr.splitlines() if line.startswith("  File")]
+    assert files == [str(tmp_path / "script.py")], made.stderr
+    assert made.stderr.count("Traceback") == 1 and "index 5 is out of bounds" in made.stderr and "script.py:4" in made.stderr
+
+
 def test_a_text_is_run(tmp_path) -> None:
     (tmp_path / "beside.py").write_text("import torch\nx = torch.ones(3)\n")
     code = "import sys, torch, beside\nprint(__name__, sys.argv, beside.x.sum().item())"

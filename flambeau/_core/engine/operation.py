@@ -456,7 +456,7 @@ class Operation:
                 if v is None:
                     return None
             elif kind == DTYPE:
-                v = dtypes.settled(v)
+                v = dtypes.settled(v, self.name)
             elif kind in (DEVICE, PLACE) and (kind == DEVICE or v is not None):
                 v = devices.resolve(v)
             elif not _constant(v):

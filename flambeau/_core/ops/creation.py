@@ -354,25 +354,29 @@ def _array(data: Any) -> Any:
     try:
         return np.asarray(data)
     except ValueError as error:
-        raise ValueError(f"expected sequence of equal length at every dimension: {_uneven(data) or error}") from None
+        raise (_uneven(data) or ValueError(f"expected sequence of equal length at every dimension: {error}")) from None
 
 
-def _uneven(data: Any, place: str = "data") -> str:
-    """Where nested lists are no block: which one has another length than the first beside it; "" where all are equal."""
+def _uneven(data: Any, place: str = "data") -> Exception | None:
+    """Where nested lists are no block: what is no list among lists, or the other way round (TypeError), or has another length than the first beside it
+    (ValueError); None where all are equal."""
     dim, level = 0, [(place, data)]
     while True:
         inner = [(f"{name}[{i}]", x) for name, those in level for i, x in enumerate(those)]
         lists = [isinstance(x, (list, tuple)) for _, x in inner]
         dim += 1
         if not any(lists):
-            return ""
+            return None
         if not all(lists):
             name, odd = inner[lists.index(not lists[0])]
-            return f"{name} is {f'a {type(odd).__name__}' if isinstance(odd, (list, tuple)) else 'a number'}, and {inner[0][0]} is not"
+            kind = type(odd).__name__
+            if lists[0]:
+                return TypeError(f"not a sequence: {name} is {'a number' if isinstance(odd, (int, float, complex)) else kind}, and {inner[0][0]} is not")
+            return TypeError(f"'{kind}' object cannot be interpreted as a number: {name} is a {kind}, and {inner[0][0]} is not")
         length = len(inner[0][1])
         for name, x in inner:
             if len(x) != length:
-                return f"expected sequence of length {length} at dim {dim} (got {len(x)}: {name})"
+                return ValueError(f"expected sequence of length {length} at dim {dim} (got {len(x)}: {name})")
         level = inner
 
 
@@ -401,6 +405,11 @@ def _infer(data: Any) -> Any:
         odd = next(x for x in array.reshape(-1) if type(x) not in (int, float, bool, complex))
         raise RuntimeError(f"Could not infer dtype of {type(odd).__name__}")
     if array.dtype.kind in "US":
+        first = data
+        while isinstance(first, (list, tuple)):
+            first = first[0]
+        if isinstance(data, (list, tuple)) and isinstance(first, str):  # PyTorch takes a text for a sequence
+            raise ValueError("too many dimensions 'str': a tensor holds numbers, not texts")
         raise TypeError(f"new(): invalid data type '{type(array.reshape(-1)[0].item()).__name__}'")
     python = not isinstance(data, (np.ndarray, np.generic))
     if array.size == 0 and python:

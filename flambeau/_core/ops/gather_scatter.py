@@ -633,7 +633,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     sparse: weight's gradient is a sparse tensor of the rows that were looked up."""
     if input.meta.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
-                           f"{input.meta.dtype.name.capitalize()} instead (while checking arguments for embedding)")
+                           f"torch.{title(input.meta.dtype)}Tensor instead (while checking arguments for embedding)")
     if len(weight.meta.shape) != 2:
         raise RuntimeError("'weight' must be 2-D")
     same_device("embedding", input, weight)

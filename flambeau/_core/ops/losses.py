@@ -51,7 +51,7 @@ def _check(name: str, x: Tensor, target: Tensor, weight: Tensor | None) -> None:
         raise RuntimeError(f"Expected target size {list(batch)}, got {list(target.meta.shape)}")
     of_kinds("log_softmax_lastdim_kernel_impl" if name == "cross_entropy" else name, x, "f")
     if target.meta.dtype.name not in ("int64", "uint8"):
-        raise RuntimeError(f"{name}: expected scalar type Long or Byte for the target, but found {title(target.meta.dtype)}")
+        raise RuntimeError(f"{name}: expected target dtype to be Long or Byte, but got {title(target.meta.dtype)}")
     classes = x.meta.shape[1] if len(x.meta.shape) > 1 else x.meta.shape[0]
     if weight is not None and tuple(weight.meta.shape) != (classes,):
         raise RuntimeError(f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: "

@@ -123,11 +123,13 @@ def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -
 
 
 def _type_name(t: Tensor) -> str:
-    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long", "int32": "int",
+    return {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int", "int32": "int",
             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}.get(t.meta.dtype.name, t.meta.dtype.name)
 
 
-def _check_types(name: str, *ts: Any) -> None:
+def _check_types(name: str, *ts: Any, added: bool = False) -> None:
+    """Raises for operands of a product that are no tensors, on several devices, or of types that do not go together.  added: to something else, which
+    PyTorch words in another way."""
     for i, t in enumerate(ts):
         if not isinstance(t, Tensor):
             label = "input" if not i else "other" if name == "matmul" else "mat2"
@@ -135,6 +137,8 @@ def _check_types(name: str, *ts: Any) -> None:
     same_device(name, *ts)
     of_kinds(name, ts[0], "uifc")
     if ts[0].meta.dtype is not ts[1].meta.dtype:
+        if added:
+            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {dtypes.title(ts[0].meta.dtype)} and {dtypes.title(ts[1].meta.dtype)}")
         raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {_type_name(ts[0])} != {_type_name(ts[1])}")
 
 
@@ -285,8 +289,8 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:  # noqa: A002
     if len(a.meta.shape) != 1 or len(b.meta.shape) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(a.meta.shape)}D and {len(b.meta.shape)}D tensors")
     if a.meta.dtype is not b.meta.dtype:
-        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {_type_name(a).capitalize()} and "
-                           f"{_type_name(b).capitalize()}")
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {dtypes.title(a.meta.dtype)} and "
+                           f"{dtypes.title(b.meta.dtype)}")
     if a.meta.shape != b.meta.shape:
         raise RuntimeError(f"inconsistent tensor size, expected tensor [{a.meta.shape[0]}] and src [{b.meta.shape[0]}] to have the same number "
                            f"of elements, but got {a.meta.shape[0]} and {b.meta.shape[0]} elements respectively")
@@ -550,7 +554,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is not None and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
         plan = _linear_plan(input.meta, weight.meta, bias.meta)
         if plan is None:
-            _check_types("linear", input, weight)
+            _check_types("linear", input, weight, added=True)
             same_device("linear", input, weight, bias)
             if input.meta.shape[-1] != weight.meta.shape[1]:
                 _unfit(input.meta, weight.meta)

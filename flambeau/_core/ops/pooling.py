@@ -43,7 +43,7 @@ class Pool:
 
     __slots__ = ("kernel", "stride", "padding", "dilation", "image", "out", "reach", "inside", "few")
 
-    def __init__(self, name: str, image: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+    def __init__(self, name: str, image: Sizes, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, channels: int) -> None:
         n = len(image)
         self.kernel = _many("kernel_size", kernel, n)
         self.stride = self.kernel if stride is None or stride == () or stride == [] else _many("stride", stride, n)
@@ -64,7 +64,7 @@ class Pool:
                 o -= 1
             out.append(o)
         if min(out) <= 0:
-            given, made, kernel_sizes = ("x".join(map(str, those)) for those in (image, out, self.kernel))
+            given, made, kernel_sizes = ("x".join(map(str, those)) for those in ((channels, *image), (channels, *out), self.kernel))
             raise RuntimeError(f"Given input size: ({given}). Calculated output size: ({made}), with a kernel of {kernel_sizes}. "
                                "Output size is too small")
         self.out = tuple(out)
@@ -97,7 +97,7 @@ def _given(*sizes: Any) -> list[Any]:
 def _pool(name: str, n: int, m: Meta, ceil: bool, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Pool, bool]:
     """The pooling of what is laid out so, and whether it came without a batch."""
     single = _single(name, m.shape, n)
-    return Pool(name, tuple(m.shape[-n:]), kernel, stride, padding, dilation, ceil), single
+    return Pool(name, tuple(m.shape[-n:]), kernel, stride, padding, dilation, ceil, m.shape[-n - 1]), single
 
 
 def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
