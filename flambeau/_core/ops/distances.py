@@ -115,9 +115,8 @@ def _euclidean_back(node: Any, g: Tensor) -> Any:
     return (fit(a * ratio.sum(-1, keepdim=True) - ratio @ b, a.meta), fit(b * turned.sum(-1, keepdim=True) - turned @ a, b.meta))
 
 
-@op(inplace=True, out=True, autocast="cuda full")
-def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
-    """`input` with each slice across `dim` whose p-norm is above `maxnorm` scaled down to it."""
+def _factors(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
+    """What each slice across `dim` is multiplied by so that its p-norm is at most `maxnorm`."""
     if not p > 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:
@@ -128,8 +127,21 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa
     at = wrap_dim(dim, ndim)
     norms = vector_norm(input, p, [i for i in range(ndim) if i != at], True)
     # the small number keeps the quotient finite
-    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)
-    made: Tensor = (input * scale.to(input.meta.dtype)).contiguous()
+    found: Tensor = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0).to(input.meta.dtype)
+    return found
+
+
+def _renorm_(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    if tape.recording(self):  # the norms' gradient asks for what was there before
+        return self.copy_(renorm(self.clone(), p, dim, maxnorm))
+    return self.mul_(_factors(self, p, dim, maxnorm))
+
+
+@op(inplace=_renorm_, out=True, autocast="cuda full")
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
+    """`input` with each slice across `dim` whose p-norm is above `maxnorm` scaled down to it."""
+    made: Tensor = (input * _factors(input, p, dim, maxnorm)).contiguous()
     return made
+
 
 has("renorm", batch="composite")

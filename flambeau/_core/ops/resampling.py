@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import int64
+from ..dtypes import bool_, int64
 from ..kernels import expr as E
+from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..tensor import Tensor, empty
 from . import launch
 from .copies import contiguous
+from .elementwise import Pointwise
 
 _programs: dict[Any, Map] = {}
 
@@ -42,30 +46,99 @@ def resized(x: Tensor, dim: int, places: tuple[Tensor, ...], weights: tuple[Tens
     return tape.record(out, _back, (x,), (shape, dim, places, weights), "UpsampleBackward0")
 
 
+# ------------------------------------------------------------------------------------------------- places that a grid names
+def _reflected(x: Expr, low: Expr, high: Expr) -> Expr:
+    """x folded back into [low, high]."""
+    span = high - low
+    x = abs(x - low)
+    turns = E.floor(x / span)
+    rest = x - turns * span
+    return E.where(span == 0.0, 0.0 * rest, E.where(turns - 2.0 * E.floor(turns * 0.5) == 0.0, rest + low, span - rest + low))
+
+
+def _bounded(x: Expr, size: Expr, padding_mode: str, align_corners: bool) -> Expr:
+    if padding_mode == "zeros":
+        return x
+    if padding_mode == "reflection":
+        x = _reflected(x, 0.0 * size, size - 1.0) if align_corners else _reflected(x, -0.5 + 0.0 * size, size - 0.5)
+    # what is held at an end does not follow x there
+    return E.where(x <= 0.0, 0.0 * size, E.where(x >= size - 1.0, size - 1.0, x))
+
+
+def _cubic(t: Expr, k: int) -> Expr:
+    """The weight of the neighbour k of a place t behind neighbour 0 (R. Keys, 1981, with a = -3/4)."""
+    a, u = -0.75, abs(t - float(k))
+    return (((a + 2) * u - (a + 3)) * u * u + 1.0) if k in (0, 1) else ((u - 5.0) * u + 8.0) * u * a - 4 * a
+
+
+def _places(coordinates: tuple[Expr, ...], sizes: tuple[Expr, ...], mode: str, padding_mode: str, align_corners: bool) -> tuple[Expr, ...]:
+    """Of coordinates from -1 to 1, one for each axis: the places among the elements, int64, of the neighbours that are looked at, below 0 outside;
+    then, but for the nearest alone, their weights."""
+    positions = []
+    for g, s in zip(coordinates, sizes, strict=True):
+        x = (g + 1.0) * ((s - 1.0) / 2.0) if align_corners else ((g + 1.0) * s - 1.0) / 2.0
+        positions.append(x if mode == "bicubic" else _bounded(x, s, padding_mode, align_corners))
+
+    def place(index: list[Expr]) -> Expr:
+        inside, where = E.const(True, bool_), E.const(0, int64)
+        for x, s in zip(index, sizes, strict=True):
+            inside = inside & (x >= 0.0) & (x <= s - 1.0)
+            where = where * E.cast(s, int64) + E.cast(E.minimum(E.maximum(x, 0.0 * s), s - 1.0), int64)
+        return E.where(inside, where, E.const(-1, int64))
+    if mode == "nearest":
+        return (place([E.round_(x) for x in positions]),)
+    base = [E.floor(x) for x in positions]
+    parts = [x - b for x, b in zip(positions, base, strict=True)]
+    at, weights = [], []
+    for steps in itertools.product((-1, 0, 1, 2) if mode == "bicubic" else (0, 1), repeat=len(sizes)):
+        index = [b + float(k) for b, k in zip(base, steps, strict=True)]
+        at.append(place([_bounded(x, s, padding_mode, align_corners) for x, s in zip(index, sizes, strict=True)] if mode == "bicubic" else index))
+        each = [_cubic(t, k) if mode == "bicubic" else t if k else 1.0 - t for t, k in zip(parts, steps, strict=True)]
+        weights.append(functools.reduce(lambda a, b: a * b, each))
+    return (*at, *weights)
+
+
+_OF_IMAGES = Pointwise("grid_places", lambda y, x, height, width, mode, padding_mode, align_corners: _places(
+    (y, x), (height, width), mode, padding_mode, align_corners), 2, accept="f")
+_OF_VOLUMES = Pointwise("grid_places", lambda z, y, x, depth, height, width, mode, padding_mode, align_corners: _places(
+    (z, y, x), (depth, height, width), mode, padding_mode, align_corners), 3, accept="f")
+
+
+def grid_places(grid: Tensor, size: tuple[int, ...], mode: str, padding_mode: str, align_corners: bool) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """What `sampled` takes for images of `size`, from a grid (n, *out, 2 or 3) of coordinates, x first: places and weights, each (n, p).  Recorded."""
+    dims = len(size)
+    formula = _OF_IMAGES if dims == 2 else _OF_VOLUMES
+    found = formula(tuple([grid[..., dims - 1 - d] for d in range(dims)]), tuple(map(float, size)),
+                    (("align_corners", align_corners), ("mode", mode), ("padding_mode", padding_mode)))
+    rows = [t.reshape(grid.meta.shape[0], -1) for t in (found if isinstance(found, tuple) else (found,))]
+    count = 1 if mode == "nearest" else len(rows) // 2
+    return tuple(rows[:count]), tuple(rows[count:])
+
+
 def sampled(x: Tensor, places: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> Tensor:
     """(n, c, p): the sum over k of x's elements at `places[k]` times `weights[k]`, both (n, p), of x (n, c, s).  Recorded in x and the weights.
 
-    places: int64, below s; below 0 stands for an element outside, which is 0 whatever its weight.
+    places: int64, below s; below 0 stands for an element outside, which is 0 whatever its weight.  No weights: all are 1.
     """
     (n, c, s), d, count, p = x.meta.shape, x.meta.dtype, len(places), places[0].meta.shape[1]
     source = contiguous(x.detach())
     out = empty((n, c, p), d, x.meta.device)
     if out.meta.numel:
-        key = d, count
+        key = d, count, len(weights)
         program = _programs.get(key)
         if program is None:
             start, terms = E.coord(0) * E.scalar(0, int64) + E.coord(1) * E.scalar(1, int64), []
             for k in range(count):
                 at = E.input(1 + k, int64)
                 inside = at >= E.const(0, int64)
-                value = E.gather(0, start + E.where(inside, at, E.const(0, int64)), d) * E.input(1 + count + k, d)
-                terms.append(E.where(inside, value, E.const(0, d)))
+                value = E.gather(0, start + E.where(inside, at, E.const(0, int64)), d)
+                terms.append(E.where(inside, value * E.input(1 + count + k, d) if weights else value, E.const(0, d)))
             total = terms[0]
             for term in terms[1:]:
                 total = total + term
-            program = _programs[key] = Map((total,), (d, *[int64] * count, *[d] * count), (int64, int64))
+            program = _programs[key] = Map((total,), (d, *[int64] * count, *[d] * len(weights)), (int64, int64))
         operands = [contiguous(t.detach()) for t in (*places, *weights)]
-        launch.run(program, (n, c, p), [out], [source, *operands], [(c * p, p, 1), (0, 0, 0), *[(p, 0, 1)] * (2 * count)], (c * s, s), name="sample")
+        launch.run(program, (n, c, p), [out], [source, *operands], [(c * p, p, 1), (0, 0, 0), *[(p, 0, 1)] * len(operands)], (c * s, s), name="sample")
     return tape.record(out, _sampled_back, (x, *weights), (places, tape.keep(x, *weights)), "GridSampler2DBackward0")
 
 
@@ -78,9 +151,9 @@ def _sampled_back(node: Any, g: Tensor) -> Any:
     gx = None
     if ex is not None:
         gx = g.new_zeros(x.meta.shape)
-        for at, out, w in zip(rows, outside, weights, strict=True):
-            gx.scatter_add_(2, at, (g * w.unsqueeze(1)).masked_fill(out, 0))
-    gw = [None if e is None else (x.gather(2, at).masked_fill(out, 0) * g).sum(1) for e, at, out in zip(ew, rows, outside, strict=True)]
+        for at, out, w in zip(rows, outside, weights or [None], strict=True):
+            gx.scatter_add_(2, at, (g if w is None else g * w.unsqueeze(1)).masked_fill(out, 0))
+    gw = [None if e is None else (x.gather(2, at).masked_fill(out, 0) * g).sum(1) for e, at, out in zip(ew, rows, outside, strict=False)]
     return (gx, *gw)
 
 

@@ -18,7 +18,7 @@ from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
 from ..._core.ops.copies import laid_as
 from ..._core.ops.memory_format import contiguous_format
-from ..._core.ops.resampling import resized, sampled
+from ..._core.ops.resampling import grid_places, resized, sampled
 from ..._core.runtime import caches, capture
 from ..._core.tensor import Meta
 from ...autograd import no_grad
@@ -296,25 +296,6 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     return points.matmul(theta.transpose(1, 2)).reshape(theta.shape[0], *spatial, n)
 
 
-def _reflected(x: Any, low: float, high: float) -> Any:
-    """x folded back into [low, high]."""
-    if low == high:
-        return ops.zeros_like(x)
-    span = high - low
-    x = (x - low).abs()
-    turns = (x / span).floor()
-    rest = x - turns * span
-    return ops.where(turns % 2 == 0, rest + low, span - rest + low)
-
-
-def _bounded(x: Any, size: int, padding_mode: str, align: bool) -> Any:
-    if padding_mode == "zeros":
-        return x
-    if padding_mode == "reflection":
-        x = _reflected(x, 0, size - 1) if align else _reflected(x, -0.5, size - 0.5)
-    return x.clamp(0, size - 1)
-
-
 def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: bool | None = None) -> Any:
     """Values of (N, C, H, W) or (N, C, D, H, W) at the places `grid` (N, *out, 2 or 3) names: x, y(, z) from -1 to 1.
@@ -347,66 +328,13 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
     if mode == "bicubic" and dims == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
     # the nearest element is that of the place in the grid's own type
-    return (_sampled if mode == "nearest" else _sampled_wide)(input, grid, dims, mode, padding_mode, align_corners)
+    return (_sampled if mode == "nearest" else _sampled_wide)(input, grid, mode, padding_mode, align_corners)
 
 
-def _sampled(input: Any, grid: Any, dims: int, mode: str, padding_mode: str, align_corners: bool) -> Any:
+def _sampled(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
     n, c, *size = input.shape
-    # grid is x first, sizes are x last
-    places = []
-    for d in range(dims):
-        s, g = size[d], grid[..., dims - 1 - d]
-        x = (g + 1) * ((s - 1) / 2) if align_corners else ((g + 1) * s - 1) / 2
-        places.append(_bounded(x, s, padding_mode, align_corners) if mode != "bicubic" else x)
-    out_size = list(grid.shape[1:-1])
-    flat = input.reshape(n, c, -1)
-
-    def place(index: list[Any], bound: bool) -> Any:
-        """The places (n, p) in `flat` of an index along each axis; below 0 outside."""
-        inside: Any = None
-        where: Any = None
-        for d in range(dims):
-            x, s = index[d], size[d]
-            if bound:
-                x = _bounded(x, s, padding_mode, align_corners)
-            ok = (x >= 0) & (x <= s - 1)
-            inside = ok if inside is None else inside & ok
-            step = x.clamp(0, s - 1).to(dtypes.int64)
-            where = step if where is None else where * s + step
-        return ops.where(inside, where, -1).reshape(n, -1)
-
-    at: list[Any] = []
-    weights: list[Any] = []
-    if mode == "nearest":
-        at.append(place([p.detach().round() for p in places], False))
-        weights.append(flat.new_ones(at[0].shape))
-        return sampled(flat, tuple(at), tuple(weights)).reshape(n, c, *out_size)
-    base = [p.detach().floor() for p in places]
-    part = [p - b for p, b in zip(places, base)]
-    w: Any
-    if mode == "bicubic":
-        a = -0.75
-
-        def weight(t: Any, k: int) -> Any:
-            u = (t - k).abs()
-            return (((a + 2) * u - (a + 3)) * u * u + 1) if k in (0, 1) else ((u - 5) * u + 8) * u * a - 4 * a
-
-        for i in (-1, 0, 1, 2):
-            for j in (-1, 0, 1, 2):
-                at.append(place([base[0] + i, base[1] + j], True))
-                weights.append((weight(part[0], i) * weight(part[1], j)).reshape(n, -1))
-    else:
-        for corner in range(1 << dims):
-            index: list[Any] = []
-            w = None
-            for d in range(dims):
-                up = corner >> d & 1
-                index.append(base[d] + up)
-                one = part[d] if up else 1 - part[d]
-                w = one if w is None else w * one
-            at.append(place(index, False))
-            weights.append(w.reshape(n, -1))
-    return sampled(flat, tuple(at), tuple(weights)).reshape(n, c, *out_size)
+    places, weights = grid_places(grid, tuple(size), mode, padding_mode, bool(align_corners))
+    return sampled(input.reshape(n, c, -1), places, weights).reshape(n, c, *grid.shape[1:-1])
 
 
 _sampled_wide = in_float32(_sampled)

@@ -21,10 +21,11 @@ from flambeau.autograd import gradcheck, gradgradcheck
 
 # what formulas take beside their operands: numbers passed at launch, and constants of the kernel
 NUMBERS = {"alpha": 0.7, "value": 0.9, "slope": 0.2, "beta": 1.5, "threshold": 0.1, "lambd": 0.5, "lo": -0.5, "hi": 0.5, "eps": 1e-3, "n": 3.0,
-           "keep": 0.9, "take": 0.1, "unbiased": 2.0, "part": 0.3, "margin": 1.3, "delta": 0.45, "done": 8.0}
+           "keep": 0.9, "take": 0.1, "unbiased": 2.0, "part": 0.3, "margin": 1.3, "delta": 0.45, "done": 8.0,
+           "depth": 3.0, "height": 4.0, "width": 5.0}
 CONSTANTS = {"exponent": 3, "rtol": 1e-5, "atol": 1e-8, "equal_nan": False, "logit.eps": None, "_polygamma.n": 2,
              "poisson_nll_loss.eps": 1e-3, "decimals": 0, "nan": None, "posinf": None, "neginf": None,
-             "approximate": "none", "top": 4}
+             "approximate": "none", "top": 4, "grid_places.mode": "bilinear", "padding_mode": "zeros", "align_corners": False}
 INTERVALS = ((-0.83, -0.17), (0.17, 0.83), (1.2, 2.4))
 # formulas of one operand in one type whose slope by another operand is not known: that one is held fixed
 FIXED = {"zeta": (0,)}
