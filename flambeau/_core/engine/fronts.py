@@ -37,7 +37,8 @@ TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number"
 TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old"
 ANY = "any"  # what must be given and is not said to be anything: a tensor of ours perhaps, whose class may answer
 SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
-PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR))  # the kinds that a plan's call is given
+DATA, BUFFER = "data", "buffer"  # of which a plan holds for one layout, or size (`data`): numbers in lists, an array, a tensor; a buffer
+PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR, DATA, BUFFER))  # the kinds that a plan's call is given
 SEQUENCES = frozenset((tuple, list, Size))  # what sizes come in as one argument
 WORDS = frozenset((bool, str))
 # classes of constants that equal only themselves
@@ -361,6 +362,8 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
         return f"{name}.meta if (k_{name} := {name}.__class__) is Tensor else k_{name} if k_{name} in NUMBERS else {name}.meta"
     if kind == VALUE:
         return f"{name}.meta if (k_{name} := {name}.__class__) is Tensor else (k_{name}, {name}) if k_{name} in NUMBERS else {name}.meta"
+    if kind in (DATA, BUFFER):
+        return f"{'data_layout' if kind == DATA else 'buffer_size'}({name})"
     if kind == SCALAR:
         return f"{name}.__class__"
     if kind == FACTOR:

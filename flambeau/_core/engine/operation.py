@@ -17,9 +17,9 @@ from weakref import WeakSet
 from .. import dtypes, hooks
 from ..runtime import caches
 from ..runtime import device as devices
-from ..tensor import Lazy, Tensor
-from . import fields, fronts, interpreters
-from .fronts import CONSTANT, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
+from ..tensor import Lazy, Meta, Tensor
+from . import data, fields, fronts, interpreters
+from .fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
 from .plans import Compose, Plan, Relaid, Turned, View, Written, roles, under
 
@@ -36,7 +36,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 
 
 _GENERAL: CodeType = _general.__code__
-PLANS = frozenset((Plan, Compose, View, Relaid, Written))
+PLANS = frozenset((Plan, Compose, View, Relaid, Written, data.Taken))
 GIVEN = frozenset((View, Turned, Compose, Plan))  # plans that the body of an operation that is not planned may give
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
@@ -187,6 +187,8 @@ class Operation:
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
         fronts.quicken(self.env)
+        if not {DATA, BUFFER}.isdisjoint(s.kinds.values()):
+            data.quicken(self.env)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
         direct: Any = FunctionType(code, self.env, self.function.__name__, s.defaults)
         direct.__kwdefaults__ = kwdefaults
@@ -445,6 +447,12 @@ class Operation:
                     return None
             elif kind in (TENSOR, OPTIONAL, NUMBER):
                 v = under(v.meta) if isinstance(v, Tensor) else type(v) if v is not None else None
+            elif kind in (DATA, BUFFER):
+                try:
+                    v = self.env["data_layout" if kind == DATA else "buffer_size"](v)
+                except TypeError:
+                    return None
+                v = under(v) if isinstance(v, Meta) else v
             elif kind == VALUE:
                 v = under(v.meta) if isinstance(v, Tensor) else (type(v), v)
             elif kind == SCALAR or (kind == FACTOR and v != 1):

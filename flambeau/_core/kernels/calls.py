@@ -12,7 +12,7 @@ from .slots import known, place
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-NEW, VIEW, DETACHED, SAME, OBJECT, APART, TURNED = range(7)  # what a result is: see `llvm/calls.py`
+NEW, VIEW, DETACHED, SAME, OBJECT, APART, TURNED, ON_ARRAY, ON_BUFFER = range(9)  # what a result is: see `llvm/calls.py`
 MOST = 62  # arguments
 _MASK = (1 << 64) - 1
 
@@ -68,7 +68,7 @@ class Calls:
         """``f(*arguments)``; `otherwise` itself where there is no machine code.
 
         roles: a letter for each argument: "t" a tensor, "f" a number that launches take as a float, "i" as an integer, "F" and "I" the same where it is so
-        small that any type holds it, "x" what is not looked at.  steps:
+        small that any type holds it, "x" any other object.  steps:
         those of `llvm/sequence.py`, on the arguments and the blocks.  gather: None for a single result, `tuple`, `list`, or what is called with the tuple.
         otherwise: does the same in Python, for arguments and modes that the machine code leaves to it.  watch: calls that are recorded are left to it.
         written: arguments that are written, each with how much its version rises.

@@ -80,14 +80,8 @@ def element_reader(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, t
 def writer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callable[[int, Any], bool] | None:
     """``f(address, nested)``: writes the numbers in nested lists and tuples, and tells whether they are of this shape, and numbers that the type
     takes as they are; where not, some elements may have been written.  None for types of which this is not known."""
-    make = _builtins()
-    if make is None:
-        return None
-    from .llvm import objects
-    kind = _kind(d)
-    if kind not in objects.WRITTEN:
-        return None
-    return make["flambeau_write"](_words(kind, len(shape), *_axes(shape, strides, d)))  # type: ignore[no-any-return]
+    make, how = _builtins(), written(shape, strides, d)
+    return None if how is None else make["flambeau_write"](_words(how[0], len(shape), *how[1]))
 
 
 # ------------------------------------------------------------------------------------------------------------------ arrays
@@ -123,8 +117,14 @@ def viewer(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype) -> Callab
     return make["flambeau_show"](_words(*found, id(np.ndarray), id(kind), len(shape), *shape, *[s * d.itemsize for s in strides]))  # type: ignore[no-any-return]
 
 
-def array_key() -> Callable[[Any], bytes | None] | None:
-    """A function of an array: what it is but its memory, which holds while its `dtype` lives; None for an object that is no `np.ndarray` itself.
-    None where an array's head is not known."""
-    make = _builtins()
-    return None if make is None or _numpy() is None else make["flambeau_key"](_words(id(np.ndarray)))
+def known_arrays() -> bool:
+    """Whether an array's head is where machine code looks for it."""
+    return _numpy() is not None
+
+
+def written(shape: Sequence[int], strides: Sequence[int], d: dtype) -> tuple[int, list[int]] | None:
+    """The kind of numbers and the axes of memory of this layout, as the machine code knows them that writes numbers of lists; None for types of which
+    it writes none.  strides: in elements."""
+    from .llvm import objects
+    kind = _kind(d)
+    return None if _builtins() is None or kind is None or kind not in objects.WRITTEN else (kind, _axes(shape, strides, d))

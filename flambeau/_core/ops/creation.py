@@ -11,18 +11,22 @@ import numpy as np
 from .. import dtypes, hooks, layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
+from ..engine.data import Taken
 from ..engine.fields import has
-from ..engine.fronts import CONSTANT, DEVICE, DTYPE, PLACE, SCALAR, SIZES
-from ..engine.plans import CALLS, Compose, Held, Plan
+from ..engine.fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, PLACE, SCALAR, SIZES
+from ..engine.plans import Compose, Held, Plan
 from ..errors import warn, warn_once
 from ..kernels import host_values
+from ..kernels.calls import NEW, ON_ARRAY, ON_BUFFER
 from ..runtime import caches, capture, dispatch, gpus
 from ..runtime import device as devices
 from ..runtime.device import CPU, resolve
 from ..runtime.device import device as device_class
 from ..tensor import Meta, Tensor, alias, meta, new, wrap
 from . import determinism, launch, outputs
-from .copies import strides_for
+from .casts import convert
+from .copies import itself, strides_for
+from .memory_format import contiguous_format
 from .sizes import sizes_of
 from .table import op, planned
 
@@ -271,14 +275,17 @@ def _new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = Non
 planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLACE}, gives="Tensor", unfilled=True)
 
 
-@op(spaces=(), learns=False)
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """`tensor(data)` with this one's type and device unless given."""
     m = self.meta
-    if data.__class__ in _LISTS and (quick := _of_plain(data, dtype or m.dtype, m.device if device is None else device)) is not None:
-        return _finish(quick, requires_grad) if requires_grad else quick
-    return tensor(data, dtype=dtype or self.meta.dtype, device=self.meta.device if device is None else device,
-                  requires_grad=requires_grad)
+    d, dev = dtype or m.dtype, m.device if device is None else device
+
+    def general(_: Tensor, data: Any) -> Tensor:
+        return _tensor_of(data, d, dev, requires_grad)
+    return _of_numbers(data, general, d, dev, requires_grad, at=1)
+
+
+planned("new_tensor", _new_tensor, spaces=(), kinds={"data": DATA, "device": PLACE}, gives="Tensor")
 
 
 # ----------------------------------------------------------------------------------------------------------------- data
@@ -422,22 +429,13 @@ def _infer(data: Any) -> Any:
     return array, d
 
 
+_NUMBERS: frozenset[type] = frozenset((float, int, bool))
 _MOST_AXES = 64  # of nested lists that are written by machine code; one that holds itself has no end
 
 
-@caches.kept
-def _written(d: dtype_class, *shape: int) -> tuple[Meta, Any]:
-    """A CPU tensor's layout, and what writes Python's numbers into it."""
-    m = meta(shape, None, d, CPU)
-    return m, host_values.writer(tuple(m.shape), m.strides, d)
-
-
-_LISTS: frozenset[type] = frozenset((list, tuple))
-
-
-def _of_plain(data: Any, d: Any, device: Any, pin_memory: bool = False) -> Tensor | None:
-    """Python's numbers, or nested lists and tuples of numbers of one kind, as a tensor on the CPU; None for what is not so plain, and for another
-    device.  d: its type, None for that of the numbers."""
+def _layout_of(data: Any, d: Any, device: Any) -> Meta | None:
+    """The layout of a tensor of Python's numbers, or of nested lists and tuples of numbers, on the CPU; None for what is not so plain, and for another device.
+    d: its type, None for that of the first number."""
     if (devices._thread.default if device is None else resolve(device)).type != "cpu":
         return None
     shape, x = [], data
@@ -446,13 +444,25 @@ def _of_plain(data: Any, d: Any, device: Any, pin_memory: bool = False) -> Tenso
         if not x or len(shape) > _MOST_AXES:
             return None
         x = x[0]
-    if d is None:
-        kind = x.__class__
-        d = dtypes._default.dtype if kind is float else dtypes.int64 if kind is int else dtypes.bool_ if kind is bool else None
-    if d.__class__ is not dtype_class:
+    kind = x.__class__
+    if kind not in _NUMBERS:
         return None
-    m, write = _written(d, *shape)
-    if write is None or pin_memory:
+    if d is None:
+        d = dtypes._default.dtype if kind is float else dtypes.int64 if kind is int else dtypes.bool_
+    return meta(tuple(shape), None, d, CPU) if d.__class__ is dtype_class else None
+
+
+def _of_numbers(data: Any, general: Callable[..., Tensor], d: Any, device: Any, requires_grad: bool, at: int = 0) -> Compose | Taken:
+    """The plan of a call that makes a tensor of data, which `general` does.  d, device: see `_layout_of`; at: see `Taken`."""
+    m = _layout_of(data, d, device)
+    return Compose(general) if m is None else Taken(m, general, at, NEW, result=_requiring if requires_grad else None)
+
+
+def _of_plain(data: Any, d: Any, device: Any) -> Tensor | None:
+    """Numbers as a tensor on the CPU; None where they are of no `_layout_of`, or uneven, or of several classes."""
+    m = _layout_of(data, d, device)
+    write = None if m is None else host_values.writer(tuple(m.shape), m.strides, m.dtype)
+    if m is None or write is None:
         return None
     out = new(m)
     if not write(out.ptr, data):
@@ -472,10 +482,18 @@ def _of_storage(data: Any, dtype: Any, device: Any) -> Tensor:
     return made if device is None else made.to(device)
 
 
-@op(method=False, learns=False)
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
-    quick = _of_plain(data, dtype, device, pin_memory)
+    def general(data: Any) -> Tensor:
+        return _tensor_of(data, dtype, device, requires_grad, pin_memory)
+    if isinstance(data, np.ndarray) and not pin_memory:
+        return _copying(data, dtype, device, general, requires_grad)
+    return Compose(general) if pin_memory else _of_numbers(data, general, dtype, device, requires_grad)
+
+
+def _tensor_of(data: Any, dtype: Any, device: Any, requires_grad: bool, pin_memory: bool = False) -> Tensor:
+    """`tensor`, in Python."""
+    quick = None if pin_memory else _of_plain(data, dtype, device)
     if quick is not None:
         return _finish(quick, requires_grad) if requires_grad else quick
     if isinstance(data, Tensor):
@@ -517,29 +535,7 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
     return full((), s, dtype=dtype or dtypes.get_default_dtype(), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
 
 
-# of NumPy arrays that may be shared, by what `_key` gives: their dtype, of which no other has the identity while it is kept, and the layout
-_layouts: dict[Any, tuple[Any, Meta]] = caches.cache(globals(), "_layouts")
-
-
-_key: Callable[[Any], bytes | None] | None = None  # what an array is but its memory
-
-
-def _first_array(array: Any, layouts: dict[Any, tuple[Any, Meta]]) -> Tensor | None:
-    global _key, _from_array
-    _key = host_values.array_key()  # machine code, which importing does not load
-    _from_array = (CALLS.shares("flambeau_from_array", (id(np.ndarray),)) if _key is not None else None) or (lambda array, layouts: None)
-    return _from_array(array, layouts)
-
-
-def _first_buffer(*given: Any) -> Tensor | None:
-    global _from_buffer
-    _from_buffer = CALLS.shares("flambeau_from_buffer", ()) or (lambda *given: None)
-    return _from_buffer(*given)
-
-
-# tensors on the memory of arrays and buffers whose layouts are known; None for others
-_from_array: Callable[[Any, dict[Any, tuple[Any, Meta]]], Tensor | None] = _first_array
-_from_buffer: Callable[[Any, tuple[Meta, int, int], Any, Any], Tensor | None] = _first_buffer
+tensor: Callable[..., Tensor] = _registered("tensor", _tensor, {"data": DATA, "device": DEVICE})
 
 
 def _address(array: Any) -> int:
@@ -560,35 +556,75 @@ def _shared_layout(ndarray: Any) -> Meta:
     if any(s % d.itemsize for s in ndarray.strides):
         raise ValueError("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the "
                          "memory.")
-    m = meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
-    key = None if _key is None else _key(ndarray)
-    if key is not None and ndarray.flags.writeable:
-        if len(_layouts) > 4096:
-            _layouts.clear()
-        _layouts[key] = ndarray.dtype, m
-    return m
+    return meta(ndarray.shape, tuple(s // d.itemsize for s in ndarray.strides), d, CPU)
 
 
-@op(method=False, learns=False)
-def from_numpy(ndarray: Any) -> Tensor:
+def _copying(array: Any, dtype: Any, device: Any, general: Callable[..., Tensor], requires_grad: bool) -> Compose:
+    """The plan of a copy of an array: on the CPU by a kernel, where its numbers do not become real ones."""
+    try:
+        m = _shared_layout(array)
+    except (TypeError, ValueError):
+        return Compose(general)
+    d = m.dtype if dtype is None else dtypes.settled(dtype)
+    if caches.observed() or (m.dtype.is_complex and not d.is_complex) or (devices._thread.default if device is None else resolve(device)).type != "cpu":
+        return Compose(general)  # who looks on is told which bytes Python writes
+    shared = _on_array(array, _shared).bind("x")
+
+    def copied(array: Any) -> Tensor:
+        made = convert(shared(array), None, d, False, True, contiguous_format)
+        return _finish(made, True) if requires_grad else made
+    return Compose(copied)
+
+
+def _from_numpy(ndarray: Any) -> Any:
     """A CPU tensor that shares the memory of a NumPy array.  Raises TypeError for other objects and types, ValueError for
     negative strides."""
-    if not capture.active and (made := _from_array(ndarray, _layouts)) is not None:
-        return made
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     m = _shared_layout(ndarray)
     if not ndarray.flags.writeable:
         warn("The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing "
              "to this tensor will result in undefined behavior.")
-    return wrap(_address(ndarray), m, ndarray)
+        return wrap(_address(ndarray), m, ndarray)
+    return _on_array(ndarray, _shared)
 
 
-@op(method=False, learns=False)
-def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
+def _shared(ndarray: Any) -> Tensor:
+    """A tensor on an array's memory, in Python."""
+    return wrap(_address(ndarray), _shared_layout(ndarray), ndarray)
+
+
+def _on_array(ndarray: Any, general: Callable[..., Tensor], requires_grad: bool = False) -> Taken:
+    """The plan of a tensor on an array's memory."""
+    # no other type has the identity of the array's, which is in the key, while it is kept
+    return Taken(_shared_layout(ndarray), general, 0, ON_ARRAY, result=_requiring if requires_grad else None, keep=ndarray.dtype)
+
+
+from_numpy: Callable[..., Tensor] = _registered("from_numpy", _from_numpy, {"ndarray": DATA})
+
+
+def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
-    if data.__class__ in _LISTS and (quick := _of_plain(data, dtype, device)) is not None:
-        return quick
+    def general(data: Any) -> Tensor:
+        return _tensor_from(data, dtype, device)
+    if isinstance(data, np.ndarray):
+        return _on_array(data, general) if _shares(data, dtype, device) else Compose(general)
+    if isinstance(data, Tensor) and dtype in (None, data.meta.dtype) and device is None:
+        return Compose(itself)
+    return _of_numbers(data, general, dtype, device, False)
+
+
+def _shares(array: Any, dtype: Any, device: Any) -> bool:
+    """Whether a tensor of this type on this device can be on an array's memory."""
+    try:
+        m = _shared_layout(array)
+    except (TypeError, ValueError):
+        return False
+    return bool(array.flags.writeable) and dtype in (None, m.dtype) and resolve(device) is CPU
+
+
+def _tensor_from(data: Any, dtype: Any, device: Any) -> Tensor:
+    """`as_tensor`, in Python."""
     if isinstance(data, Tensor):
         moved: Tensor = data.to(device=data.meta.device if device is None else device, dtype=dtype or data.meta.dtype)
         return moved
@@ -598,16 +634,25 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -
         if to is not found.meta.device or dtype not in (None, found.meta.dtype):
             found = found.to(device=to, dtype=dtype or found.meta.dtype)
         return found
-    return tensor(data, dtype=dtype, device=device)
+    return _tensor_of(data, dtype, device, False)
 
 
-@op(method=False, learns=False)
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+as_tensor: Callable[..., Tensor] = _registered("as_tensor", _as_tensor, {"data": DATA, "device": DEVICE})
+
+
+def _asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Any:
     """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError (RuntimeError for NumPy's
     numbers) when copy=False and a copy is needed."""
-    if obj.__class__ in _LISTS and copy is not False and (quick := _of_plain(obj, dtype, device)) is not None:
-        return _finish(quick, requires_grad) if requires_grad else quick
-    obj = _shared(obj, dtype)
+    def general(obj: Any) -> Tensor:
+        return _array_from(obj, dtype, device, copy, requires_grad)
+    if isinstance(obj, np.ndarray):
+        return _on_array(obj, general, requires_grad) if not copy and _shares(obj, dtype, device) else Compose(general)
+    return Compose(general) if copy is False else _of_numbers(obj, general, dtype, device, requires_grad)
+
+
+def _array_from(obj: Any, dtype: Any, device: Any, copy: bool | None, requires_grad: bool) -> Tensor:
+    """`asarray`, in Python."""
+    obj = _lent(obj, dtype)
     if copy:
         made = tensor(obj.detach() if isinstance(obj, Tensor) else obj, dtype=dtype, device=device) if not isinstance(obj, Tensor) else (
             obj.detach().to(device=obj.meta.device if device is None else device, dtype=dtype or obj.meta.dtype, copy=True))
@@ -620,7 +665,10 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     return _finish(made, requires_grad) if requires_grad else made
 
 
-def _shared(obj: Any, dtype: Any) -> Any:
+asarray: Callable[..., Tensor] = _registered("asarray", _asarray, {"obj": DATA, "device": DEVICE})
+
+
+def _lent(obj: Any, dtype: Any) -> Any:
     """A DLPack capsule or an object of Python's buffer protocol as a tensor on its memory; anything else as it is."""
     if type(obj).__name__ == "PyCapsule":
         return hooks.from_dlpack(obj)
@@ -647,23 +695,26 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return made
 
 
-_spans: dict[Any, tuple[Meta, int, int]] = caches.cache(globals(), "_spans")  # by a call's arguments: layout, offset and size of the last buffer
-
-
-@op(method=False, learns=False)
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+def _frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Any:
     """A one-axis CPU tensor over the memory of a Python buffer.  Raises ValueError when it does not fit."""
-    found = _spans.get((dtype, count, offset))
-    if found is not None and not capture.active and (made := _from_buffer(buffer, found, count, offset)) is not None:
+    def general(buffer: Any) -> Tensor:
+        made = _on_buffer(buffer, dtype, count, offset)
         return made.requires_grad_() if requires_grad else made
+    view, length = _span(buffer, dtype, count, offset)
+    if view.readonly:
+        return general(buffer)
+    return Taken(meta((length,), None, dtype, CPU), general, 0, ON_BUFFER, offset, _requiring if requires_grad else None)
+
+
+def _span(buffer: Any, dtype: Any, count: int, offset: int) -> tuple[memoryview, int]:
+    """A buffer's memory, and how many elements of it are asked for.  Raises ValueError where they do not fit, TypeError for numbers that are no ints."""
+    for name, number in (("count", count), ("offset", offset)):
+        if not hasattr(number, "__index__"):
+            raise TypeError(f"frombuffer(): argument '{name}' must be int, not {type(number).__name__}")
     try:
         view = memoryview(buffer)
     except TypeError:
         raise ValueError("frombuffer(): object does not implement Python buffer protocol.") from None
-    if view.readonly:
-        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
-                  "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
-    key = dtype, count, offset
     nbytes, step = view.nbytes, dtype.itemsize
     if nbytes == 0 or count == 0:
         raise ValueError(f"both buffer length ({nbytes}) and count ({count}) must not be 0")
@@ -676,12 +727,20 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     if offset + count * step > nbytes:
         raise ValueError(f"requested buffer length ({count} * {step} bytes) after offset ({offset} bytes) must not be greater "
                          f"than actual buffer length ({nbytes} bytes)")
+    return view, count
+
+
+def _on_buffer(buffer: Any, dtype: Any, count: int, offset: int) -> Tensor:
+    """`frombuffer`, in Python."""
+    view, count = _span(buffer, dtype, count, offset)
+    if view.readonly:
+        warn_once("The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying "
+                  "(supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or make it writable.")
     array = np.frombuffer(buffer, dtype.np, count, offset)
-    m = meta((count,), None, dtype, CPU)
-    if not view.readonly:
-        caches.keep(_spans, key, (m, offset, nbytes))
-    made = wrap(_address(array), m, array)
-    return made.requires_grad_() if requires_grad else made
+    return wrap(_address(array), meta((count,), None, dtype, CPU), array)
+
+
+frombuffer: Callable[..., Tensor] = _registered("frombuffer", _frombuffer, {"buffer": BUFFER})
 
 
 def from_bytes(raw: bytes, shape: Sequence[int], d: dtype_class, dev: Any) -> Tensor:

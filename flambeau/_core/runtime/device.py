@@ -6,6 +6,8 @@ import functools
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from .. import forks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,7 +59,7 @@ class device:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _thread.default = _thread.stack.pop()
+        set_default(_thread.stack.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorates `function` to run with this device as the default."""
@@ -149,12 +151,12 @@ class _Thread(threading.local):
 
 
 class _Chosen:
-    """some: whether any thread has ever had another default device than the CPU, so that it must be asked for."""
+    """some: how many threads have another default device than the CPU, so that it must be asked for (one that ends so stays counted)."""
 
-    __slots__ = ("some",)
+    __slots__ = ("some", "lock")
 
     def __init__(self) -> None:
-        self.some = False
+        self.some, self.lock = 0, forks.rlock()
 
 
 _thread, chosen = _Thread(), _Chosen()
@@ -162,9 +164,10 @@ _thread, chosen = _Thread(), _Chosen()
 
 def set_default(dev: device | None) -> None:
     """Makes factories of this thread build on `dev` (None: the CPU) when no device is named."""
-    if dev is not None and dev is not CPU:
-        chosen.some = True
-    _thread.default = CPU if dev is None else dev
+    found = CPU if dev is None else dev
+    with chosen.lock:
+        chosen.some += (found is not CPU) - (_thread.default is not CPU)
+        _thread.default = found
 
 
 def resolve(like: Any = None) -> device:

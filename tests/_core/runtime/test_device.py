@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import flambeau as torch
+from flambeau._core.runtime import device as devices
 from flambeau._core.runtime.device import resolve
 
 D = torch.device
@@ -96,6 +97,19 @@ def test_the_default_device_as_block_and_decorator() -> None:
         with pytest.raises(ZeroDivisionError), D("cuda:1"):
             raise ZeroDivisionError
         assert torch.ones(2).device == D("cpu")
+
+
+def test_a_default_device_is_asked_for_as_long_as_a_thread_has_chosen_one() -> None:
+    before = devices.chosen.some
+    with D("meta"):
+        with D("meta"), D("cpu"):
+            assert devices.chosen.some == before
+        assert devices.chosen.some == before + 1 and torch.zeros(2).device.type == "meta"
+    torch.set_default_device("meta")
+    torch.set_default_device("meta")
+    assert devices.chosen.some == before + 1
+    torch.set_default_device(None)
+    assert devices.chosen.some == before and torch.zeros(2).device.type == "cpu"
 
 
 def test_using_a_gpu_where_there_is_none_says_what_to_do() -> None:

@@ -6,7 +6,7 @@
   word 1   the function that is called with the same arguments instead, where one of them, or the tape, asks for more than is done here
   word 2   which arguments are tensors (a bit each)
   word 3   which of the others are numbers that launches take as floating-point ones
-  word 4   which are neither, and are not looked at
+  word 4   which are neither, and stand for the objects that they are
   word 5   1: where a tensor among them requires grad and operations are recorded, the other function is called
   word 6   how many blocks of memory
   word 7   how many bytes the steps have
@@ -17,13 +17,13 @@
   blocks   three words each: the list that addresses are taken from, the function that gives one where it is empty, the meta of the storage (0:
            memory of which no result is made, which goes back to the list)
   written  two words each: the number of an argument that the steps write, an int by which its version rises
-  steps    those of `sequence`, whose numbered addresses are the arguments' and then the blocks'; bytes that are others ask for the other function
+  steps    those of `sequence`, whose numbered addresses are the arguments' and then the blocks'; bytes and lists that are others ask for the other function
   results  five words each: what it is (below), a meta or an object, the number of an argument or a block, bytes that are added, and what a
            view's `_made` is, or 0
 
 A result is (0) a tensor on a block, (1) a view of an argument, which may be a view itself, (2) a tensor on an argument's memory that is no view of it,
 (3) the argument, (4) the object, (5) a tensor of the argument's layout on its memory, with a storage and so a version of its own, (6) a view of an
-argument without an address: a copy of the meta has it.
+argument without an address: a copy of the meta has it, (7) a tensor on the memory of an argument that is a NumPy array, (8) on that of one that is a buffer.
 
 While operations are recorded, a base has a list of its views in its `__dict__`, as a recorded write changes their histories (`autograd/inplace.py`).
 A view whose base has a history already is left to the other function; so is a call that writes an argument where another lies in the same storage.
@@ -34,7 +34,7 @@ A view whose base has a history already is left to the other function; so is a c
 from __future__ import annotations
 
 from .. import calls
-from . import arguments, sequence, sharing
+from . import arguments, objects, sequence, sharing
 from .translate import translate
 
 NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
@@ -42,7 +42,7 @@ NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
 # that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, and what memory is given back
 # to that is somebody's
 KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero", "nobody")
-_WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJECT", "APART", "TURNED")}
+_WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJECT", "APART", "TURNED", "ON_ARRAY", "ON_BUFFER")}
 
 
 def text(places: dict[str, int]) -> str:
@@ -52,7 +52,7 @@ def text(places: dict[str, int]) -> str:
     known = "".join(f"{name}: ptr = None\n" for name in KNOWS)
     told = f"def flambeau_call_knows({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n    global {', '.join(KNOWS)}\n"
     told += "".join(f"    {name} = {name}_\n" for name in KNOWS)
-    return translate(known + told + arguments.WORD + sequence.STEPS + _OBJECTS + _RESULTS + _CALL + sharing.text(),
+    return translate(known + told + arguments.WORD + objects.FILL + sequence.STEPS + _OBJECTS + sharing.INWARDS + _RESULTS + _CALL + sharing.text(),
                      {**arguments.LAYOUT, **_WHAT, **{name.upper(): place for name, place in places.items()}})
 
 
@@ -201,7 +201,7 @@ def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, small: i64,
     found = 0
     for k in range(n):
         o = ptr[given + 8 * k]
-        value = 0
+        value = i64(o)
         doubtful = False
         if tensors & 1:
             if not is_tensor(o):
@@ -332,6 +332,10 @@ def result(at: ptr, given: ptr, bases: ptr, held: ptr, needs: i64) -> ptr:
         return None if store is None else shown(m, store, ptr[o + PTR], begin, added, _Py_NoneStruct)
     if what == APART:
         return parted(o)
+    if what == ON_ARRAY:
+        return wrapped(i64[o + 16], m, o)
+    if what == ON_BUFFER:
+        return on_buffer(o, m, added)
     Py_IncRef(o)
     return o
 

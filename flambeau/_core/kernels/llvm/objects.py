@@ -9,8 +9,6 @@ Each builtin's `self` is a bytes object of 64-bit words:
                           then written; False where not, and anything may have been written
   show(address, owner)    the addresses of NumPy's `PyArray_NewFromDescr`, `PyArray_SetBaseObject`, array class and type, how many axes, their sizes,
                           their strides in bytes: an array on memory that the owner keeps
-  key(array)              the address of NumPy's array class: what an array is but its memory, as bytes: its type's address, whether it may be written,
-                          sizes and strides.  None for another class's object
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from __future__ import annotations
 from . import arguments
 from .translate import translate
 
-NAMES = ("flambeau_read", "flambeau_element", "flambeau_write", "flambeau_show", "flambeau_key")
-ALONE = frozenset(("flambeau_read", "flambeau_element", "flambeau_key"))  # those that take one argument
+NAMES = ("flambeau_read", "flambeau_element", "flambeau_write", "flambeau_show")
+ALONE = frozenset(("flambeau_read", "flambeau_element"))  # those that take one argument
 KNOWN = arguments.KNOWN  # whether an object's type is where these builtins look for it
 
 # a dtype's kind of number and bytes; bfloat16 is the last
@@ -31,7 +29,7 @@ WRITTEN = frozenset((0, 1, 2, 10))  # the kinds that `write` knows
 
 def text() -> str:
     """The IR of all."""
-    return translate(arguments.NONE + arguments.WORD + _READ + _WRITE + ARRAY_KEY + _ARRAYS, arguments.LAYOUT)
+    return translate(arguments.WORD + _READ + FILL + _WRITE + _ARRAYS, arguments.LAYOUT)
 
 
 _READ = """
@@ -107,11 +105,12 @@ def flambeau_element(self: ptr, o: ptr) -> ptr:
     return converted
 """
 
-_WRITE = """
+# writes the numbers in nested lists; False where they are not of these sizes, or not what the type may be given
+FILL = """
 def fill(o: ptr, p: ptr, axes: ptr, count: i64, kind: i64) -> i1:
     type = ptr[o + 8]
     if count == 0:
-        return put(o, type, p, kind)
+        return put_number(o, type, p, kind)
     n = i64[axes]
     listed = type == PyList_Type
     if not listed and type != PyTuple_Type:
@@ -131,7 +130,7 @@ def refused() -> i1:
     PyErr_Clear()
     return True
 
-def put(o: ptr, type: ptr, p: ptr, kind: i64) -> i1:
+def put_number(o: ptr, type: ptr, p: ptr, kind: i64) -> i1:
     if kind == 0 or kind == 1:
         if type != PyFloat_Type and type != PyLong_Type:
             return False
@@ -155,24 +154,12 @@ def put(o: ptr, type: ptr, p: ptr, kind: i64) -> i1:
         return False
     i8[p] = i8(unsigned(o == _Py_TrueStruct))
     return True
+"""
 
+_WRITE = """
 def flambeau_write(self: ptr, given: ptr, n: i64) -> ptr:
     words = self + DATA
     return PyBool_FromLong(i64(n == 2 and fill(ptr[given + 8], ptr(PyLong_AsUnsignedLongLongMask(ptr[given])), words + 16, i64[words + 8], i64[words])))
-"""
-
-# PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
-ARRAY_KEY = """
-def array_key(o: ptr) -> ptr:
-    axes = 8 * i64(i32[o + 24])
-    made = PyBytes_FromStringAndSize(None, 2 * axes + 16)
-    if made is not None:
-        to = made + DATA
-        i64[to] = i64[o + 56]
-        i64[to + 8] = unsigned(i32[o + 64] & 1024)
-        memcpy(to + 16, ptr[o + 32], axes)
-        memcpy(to + 16 + axes, ptr[o + 40], axes)
-    return made
 """
 
 _ARRAYS = """
@@ -195,7 +182,4 @@ def flambeau_show(self: ptr, given: ptr, n: i64) -> ptr:
         Py_DecRef(array)
         return None
     return array
-
-def flambeau_key(self: ptr, o: ptr) -> ptr:
-    return array_key(o) if ptr[o + 8] == ptr[self + DATA] else none()
 """

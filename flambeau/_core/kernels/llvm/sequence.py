@@ -6,8 +6,10 @@ each), which launches are given as they are; how many bytes the steps have; the 
   0, the launch's header, how many arguments, and for each the number of an address (-1: none) and what is added to it
   1, the number of an address, what is added to it, bytes to be copied there, how many
   2, the same: the bytes that must be there
+  3, the number of an address, what is added to it, the number of nested lists whose address is in its place, a kind of numbers, how many axes, and for
+     each its size and its stride in bytes (`objects.py`): the lists' numbers are written there
 
-A header is that of a launch's own builtin (`entry.py`).  It gives True, or False from the first bytes on that are others.
+A header is that of a launch's own builtin (`entry.py`).  It gives True, or False from the first bytes on that are others, and from lists on that are others.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import struct
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
-from . import arguments
+from . import arguments, objects
 from .entry import HEADER_WORDS
 from .translate import translate
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 NAMES = ("flambeau_sequence",)
-LAUNCH, MOVE, SAME = 0, 1, 2
+LAUNCH, MOVE, SAME, FILL = 0, 1, 2, 3
 _MOST_ARGUMENTS = 64
 _MASK = (1 << 64) - 1
 
@@ -65,6 +67,11 @@ def bytes_step(kind: int, address: int, offset: int, data: bytes) -> tuple[list[
     return [kind, address, offset & _MASK, id(data) + arguments.DATA, len(data)], data
 
 
+def fill_step(address: int, data: int, kind: int, axes: Sequence[int]) -> tuple[list[int], Any]:
+    """The words of numbers in nested lists, which are the object at address `data`, written from `address` on.  kind, axes: see `objects.py`."""
+    return [FILL, address, 0, data, kind, len(axes) // 2, *axes], None
+
+
 def joined(addresses: int, steps: Sequence[tuple[list[int], Any]], floats: int = 0) -> Callable[..., bool]:
     """The builtin, ``f(*addresses)``.  floats: bits, which of the first 64 are floating-point numbers."""
     from .. import native
@@ -82,10 +89,10 @@ _make: Any = None
 
 def text() -> str:
     """The IR of the builtin."""
-    return translate(arguments.READ + STEPS + _SEQUENCE, arguments.LAYOUT)
+    return translate(arguments.READ + objects.FILL + STEPS + _SEQUENCE, arguments.LAYOUT)
 
 
-# does the steps that lie there; 0 where bytes were others than they must be
+# does the steps that lie there; 0 where bytes, or lists, were others than they must be
 STEPS = f"""
 def steps(begin: ptr, end: ptr, bases: ptr) -> i1:
     args = stack(i64, {_MOST_ARGUMENTS})
@@ -106,6 +113,11 @@ def steps(begin: ptr, end: ptr, bases: ptr) -> i1:
             for k in range(i64[words + 16]):
                 call(void, ptr[stage], 0, i64[stage + 8], args, words + i64[words + 32])
                 stage = stage + 24
+        elif i64[p] == {FILL}:
+            axes = i64[p + 40]
+            if not fill(ptr(i64[bases + 8 * i64[p + 24]]), ptr(i64[bases + 8 * i64[p + 8]] + i64[p + 16]), p + 48, axes, i64[p + 32]):
+                return False
+            p = p + 48 + 16 * axes
         else:
             there = ptr(i64[bases + 8 * i64[p + 8]] + i64[p + 16])
             if i64[p] == {MOVE}:

@@ -1,9 +1,9 @@
 """Machine code that shares memory with other libraries: tensors on the memory of arrays and buffers, and DLPack's capsules of tensors.
 
-  from_array(array, layouts)        a tensor on a NumPy array's memory, whose layout a dictionary has by the array's key (`objects.py`), behind its dtype;
-                                    None where it has none. `self`: the address of NumPy's array class
-  from_buffer(buffer, found, count, offset)  a tensor on a buffer's memory, where `found` is its layout, the bytes before it and the buffer's size; None for
-                                    a buffer of another size or that may not be written, and for a count and an offset that are no ints
+  layout(data)                      what data is but its values, for the keys of plans: of numbers in lists and tuples, the class of the first number and the
+                                    sizes, as a tuple; of a NumPy array, its type's address, whether it may be written, sizes and strides, as bytes; of a
+                                    tensor, its meta. `self`: the function that is asked for other objects, NumPy's array class or 0, the most axes
+  size(buffer)                      the bytes of a buffer that may be written. `self`: the function that is asked for other objects
   capsule(tensor)                   a DLPack capsule. `self`: the function that is asked for other tensors; 1 for a versioned capsule; its flags; the device's
                                     type and number, 32 bits each; how many axes; code, bits and lanes of the type; sizes; strides
 
@@ -13,17 +13,15 @@ behind it sizes and strides; its deleter may be called by any thread, and does n
 
 from __future__ import annotations
 
-from . import arguments, objects
-
-NAMES = ("flambeau_from_array", "flambeau_from_buffer", "flambeau_capsule")
+NAMES = ("flambeau_layout", "flambeau_size", "flambeau_capsule")
 
 
 def text() -> str:
-    """The text for `translate`, behind that of `calls.py`."""
-    return arguments.NONE + objects.ARRAY_KEY + _INWARDS + _OUTWARDS
+    """The text for `translate`, behind that of `calls.py`, in which `INWARDS` is."""
+    return _LAYOUTS + _OUTWARDS
 
 
-_INWARDS = """
+INWARDS = """
 def wrapped(address: i64, m: ptr, keep: ptr) -> ptr:
     "A tensor on memory that an object owns."
     number = PyLong_FromUnsignedLongLong(address)
@@ -42,36 +40,76 @@ def wrapped(address: i64, m: ptr, keep: ptr) -> ptr:
     Py_DecRef(s)
     return t
 
-def flambeau_from_array(self: ptr, given: ptr, n: i64) -> ptr:
-    o = ptr[given]
-    if n != 2 or ptr[o + 8] != ptr[self + DATA]:
-        return none()
-    key = array_key(o)
-    if key is None:
-        return None
-    found = PyDict_GetItemWithError(ptr[given + 8], key)
-    Py_DecRef(key)
-    if found is None:
-        return None if PyErr_Occurred() is not None else none()
-    return wrapped(i64[o + 16], PyTuple_GetItem(found, 1), o)
-
-def flambeau_from_buffer(self: ptr, given: ptr, n: i64) -> ptr:
+def on_buffer(o: ptr, m: ptr, added: i64) -> ptr:
+    "A tensor on a buffer's memory; null where it may not be written."
     buffer = stack(i64, 10)
-    found = ptr[given + 8]
-    if n != 4 or ptr[found + 8] != PyTuple_Type or ptr[ptr[given + 16] + 8] != PyLong_Type or ptr[ptr[given + 24] + 8] != PyLong_Type:
-        return none()
-    view = PyMemoryView_FromObject(ptr[given])
+    view = PyMemoryView_FromObject(o)
     if view is None or PyObject_GetBuffer(view, buffer, 1) != 0:
         Py_DecRef(view)
         PyErr_Clear()
-        return none()
+        return None
     address = i64[buffer]
-    size = i64[buffer + 16]
     PyBuffer_Release(buffer)
-    right = size == PyLong_AsLongLong(PyTuple_GetItem(found, 2))
-    made = wrapped(address + PyLong_AsLongLong(PyTuple_GetItem(found, 1)), PyTuple_GetItem(found, 0), view) if right else none()
+    made = wrapped(address + added, m, view)
     Py_DecRef(view)
     return made
+"""
+
+# PyArrayObject_fields: after the head come data, nd (32 bits), dimensions, strides, base, descr, flags (32 bits)
+_LAYOUTS = """
+def array_key(o: ptr) -> ptr:
+    axes = 8 * i64(i32[o + 24])
+    made = PyBytes_FromStringAndSize(None, 2 * axes + 16)
+    if made is not None:
+        to = made + DATA
+        i64[to] = i64[o + 56]
+        i64[to + 8] = unsigned(i32[o + 64] & 1024)
+        memcpy(to + 16, ptr[o + 32], axes)
+        memcpy(to + 16 + axes, ptr[o + 40], axes)
+    return made
+
+def flambeau_layout(self: ptr, o: ptr) -> ptr:
+    words = self + DATA
+    type = ptr[o + 8]
+    if type == tensor and ptr[o + META] is not None:
+        Py_IncRef(ptr[o + META])
+        return ptr[o + META]
+    if type == ptr[words + 8]:
+        return array_key(o)
+    sizes = stack(i64, 64)
+    count = 0
+    x = o
+    n = 1
+    while n > 0 and count < 64 and (type == PyList_Type or type == PyTuple_Type):
+        n = PyList_Size(x) if type == PyList_Type else PyTuple_Size(x)
+        i64[sizes + 8 * count] = n
+        count += 1
+        if n > 0:
+            x = PyList_GetItem(x, 0) if type == PyList_Type else PyTuple_GetItem(x, 0)
+            type = ptr[x + 8]
+    if type != PyFloat_Type and type != PyLong_Type and type != PyBool_Type:
+        return PyObject_CallOneArg(ptr[words], o)
+    made = PyTuple_New(count + 1)
+    if made is None:
+        return None
+    Py_IncRef(type)
+    PyTuple_SetItem(made, 0, type)
+    for k in range(count):
+        size = PyLong_FromLongLong(i64[sizes + 8 * k])
+        if size is None:
+            Py_DecRef(made)
+            return None
+        PyTuple_SetItem(made, k + 1, size)
+    return made
+
+def flambeau_size(self: ptr, o: ptr) -> ptr:
+    buffer = stack(i64, 10)
+    if PyObject_GetBuffer(o, buffer, 1) != 0:
+        PyErr_Clear()
+        return PyObject_CallOneArg(ptr[self + DATA], o)
+    size = i64[buffer + 16]
+    PyBuffer_Release(buffer)
+    return PyLong_FromLongLong(size)
 """
 
 _OUTWARDS = """
