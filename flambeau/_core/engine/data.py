@@ -45,7 +45,17 @@ def _native() -> dict[str, Callable[[Any], Any]]:
 def quicken(space: dict[str, Any]) -> None:
     """Puts `layout` and `size` into a front's namespace, as `data_layout` and `buffer_size`; as machine code, as soon as there is any."""
     space.update(data_layout=layout, buffer_size=size)
-    native.when_loaded(lambda: space.update(_native()))
+    _waiting.append(space)
+    native.when_loaded(_loaded)
+
+
+def _loaded() -> None:
+    """There is machine code: a launch, or a plan of data, has needed it."""
+    while _waiting:
+        _waiting.pop().update(_native())
+
+
+_waiting: list[dict[str, Any]] = []  # namespaces that have Python's `layout` and `size`
 
 
 class Taken:
@@ -77,4 +87,7 @@ class Taken:
         def otherwise(*given: Any) -> Tensor:
             return general(*given)
         otherwise.keep = self.keep  # type: ignore[attr-defined]
-        return CALLS.builtin("x" * len(roles), blocks, steps, [made], self.result, otherwise, False)
+        call = CALLS.builtin("x" * len(roles), blocks, steps, [made], self.result, otherwise, False)
+        if call is not otherwise:
+            _loaded()
+        return call

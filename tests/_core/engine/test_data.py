@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import subprocess
 import sys
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_a_call_of_a_known_layout_is_one_builtin() -> None:
         call()
         plans = getattr(torch, name).__operation__.env["plans"]
         assert any(run.__name__ == "flambeau_call" for run in plans.values()), name
+
+
+def test_a_program_that_launches_nothing_has_machine_code_too() -> None:
+    code = """if 1:
+        import flambeau as torch
+        for _ in range(3):
+            made = torch.as_tensor([[1.0, 2.0]])
+        plans = torch.as_tensor.__operation__.env["plans"]
+        assert [run.__name__ for run in plans.values()] == ["flambeau_call"], plans
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_copies_and_tensors_on_memory_of_others() -> None:
