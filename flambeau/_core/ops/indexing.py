@@ -382,6 +382,11 @@ def _held_within(checks: Sequence[tuple[int, routines.Bound]], indices: Sequence
             routines.call(check, (p.ptr,))
 
 
+def check_positions(x: Tensor, at: Tensor) -> None:
+    """Raises IndexError, as `taken` would, for positions of rows of x that it has not; none may count from the end."""
+    _held_within(_where(x.meta, False, at.meta, *[None] * (len(x.meta.shape) - 1)).checks(), [at])
+
+
 def _scalars(key: tuple[int, int, int, int, bool]) -> tuple[dtype_class, ...]:
     return (int64,) * (2 * key[0] + key[1] + key[3])
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.autograd.tape import recording
+from ..._core.ops.indexing import check_positions
+from ..._core.ops.sparse_products import Rows, product, served
 from ...autograd import no_grad
 from .lazy_functional import F
 
@@ -41,7 +44,8 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
                                   f"mode='{mode}').")
     if per_sample_weights is not None and per_sample_weights.meta.dtype is not weight.meta.dtype:
         raise RuntimeError(f"expected per_sample_weights to have the same type as weight ({weight.meta.dtype}), got {per_sample_weights.meta.dtype}")
-    bags, which = _bags(input, offsets, include_last_offset)
+    begins, bag_of = _bags(input, offsets, include_last_offset)
+    bags = begins.shape[0]
     flat = input.reshape(-1).to(dtypes.int64)
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if max_norm is not None:
@@ -52,9 +56,13 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         if not -rows <= padding_idx < rows:
             raise RuntimeError(f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got {padding_idx}")
         kept = (flat != padding_idx % rows).nonzero().reshape(-1)
-        flat, which = flat[kept], which[kept]
+        flat, which = flat[kept], bag_of()[kept]
         factors = None if factors is None else factors[kept]
+    else:
+        which = bag_of()
     try:
+        if padding_idx is None and mode != "max" and flat.numel() and bags and not recording(weight, factors) and served(weight, weight):
+            return _added_up(flat.contiguous(), weight, begins, factors, mode)
         found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
     except IndexError as error:
         raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings, {weight.shape[0]}: {error}") from None
@@ -73,14 +81,22 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     return made.to(d)
 
 
-def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any]:  # noqa: A002
-    """How many bags there are, and which of them each index belongs to."""
+def _added_up(at: Any, weight: Any, begins: Any, factors: Any, mode: str) -> Any:
+    """Sums or means of bags whose rows are added up as they are read: none of them is kept for a gradient."""
+    check_positions(weight, at)
+    ends = _ops.cat([begins, begins.new_full((1,), at.shape[0])]).clamp(0, at.shape[0])
+    made = product(Rows(ends, None, at, (begins.shape[0], weight.shape[0])), weight.new_ones(at.shape) if factors is None else factors, weight)
+    return made if mode == "sum" else made / ends.diff().clamp(min=1).to(made.dtype).unsqueeze(1)
+
+
+def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:  # noqa: A002
+    """Where each bag begins, and what tells which of them each index belongs to."""
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError("if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, "
                              f"found offsets of type {type(offsets)}")
         b, n = input.shape
-        return b, _ops.arange(b, device=input.device).unsqueeze(1).expand(b, n).reshape(-1)
+        return _ops.arange(b, device=input.device) * n, lambda: _ops.arange(b, device=input.device).unsqueeze(1).expand(b, n).reshape(-1)
     if input.dim() != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.dim()}")
     if offsets is None:
@@ -97,5 +113,5 @@ def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[int, Any
     bags = begins.numel() - bool(include_last_offset)
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offsets should be at least 1")
-    which = _ops.searchsorted(begins[:bags] if include_last_offset else begins, _ops.arange(input.shape[0], device=input.device), right=True) - 1
-    return bags, which
+    begins = begins[:bags]
+    return begins, lambda: _ops.searchsorted(begins, _ops.arange(input.shape[0], device=input.device), right=True) - 1

@@ -34,6 +34,22 @@ def test_bags(device: str, mode: str) -> None:
     np.testing.assert_allclose(F.embedding_bag(two, w, mode=mode).cpu().numpy(), _loop([1, 2, 0, 5], [0, 2], mode))
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_which_nothing_is_kept(device: str, mode: str) -> None:
+    """The same sums, bit by bit, as those that are recorded; of strided operands too."""
+    rng = np.random.default_rng(3)
+    w = torch.tensor(rng.standard_normal((7, 40)), dtype=torch.float32, device=device)
+    i = torch.tensor(rng.integers(0, 7, (6, 10)), device=device)
+    for at, table in ((i, w), (i.t(), w[:, ::2]), (i[:, ::3], w.t().contiguous().t())):
+        recorded = F.embedding_bag(at, table.detach().requires_grad_(), mode=mode)
+        assert torch.equal(F.embedding_bag(at, table, mode=mode), recorded.detach())
+    flat, offsets = i.reshape(-1)[::2], torch.tensor([0, 4, 4, 21], device=device)
+    assert torch.equal(F.embedding_bag(flat, w, offsets, mode=mode), F.embedding_bag(flat, w.detach().requires_grad_(), offsets, mode=mode).detach())
+    if device == "cpu":  # a GPU tells later
+        with pytest.raises(RuntimeError, match="idx < num_embeddings, 7: index 7"):
+            F.embedding_bag(i + 1, w, mode=mode)
+
+
 def test_factors_and_gradients() -> None:
     i, o = torch.tensor([1, 2, 4, 5]), torch.tensor([0, 2])
     w, p = torch.tensor(W, requires_grad=True), torch.tensor([0.5, 2.0, 1.0, -1.0], dtype=torch.float64, requires_grad=True)
