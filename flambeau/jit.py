@@ -131,6 +131,8 @@ def wait(future: Any) -> Any:
     return future
 
 
+_fork, _wait = fork, wait  # by the names of PyTorch's own tests and libraries
+
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
     """A block that changes nothing."""

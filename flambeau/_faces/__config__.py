@@ -22,4 +22,9 @@ def parallel_info() -> str:
     return f"Flambeau parallel info:\n\tget_num_threads() : {get_num_threads()}\n\tprocessors : {os.cpu_count()}\n"
 
 
+def _cxx_flags() -> str:
+    """The flags of a C++ compiler, which was not needed: none."""
+    return ""
+
+
 __all__ = ["parallel_info", "show"]

@@ -13,7 +13,7 @@ from flambeau._core.runtime.device import device as _device
 
 ops: Any = _ops
 _REBUILT = {"_rebuild_tensor": "tensor_v1", "_rebuild_tensor_v2": "tensor_v2", "_rebuild_tensor_v3": "tensor_v3", "_rebuild_parameter": "parameter",
-            "_rebuild_parameter_with_state": "parameter_with_state"}
+            "_rebuild_parameter_with_state": "parameter_with_state", "_rebuild_meta_tensor_no_storage": "on_meta"}
 
 
 def __getattr__(name: str) -> Any:

@@ -148,6 +148,9 @@ def _forward(func: Any, inputs: tuple[Any, ...], which: int, places: list[int], 
         found = [[_array(column[i]) for column in hooks.vmap(along)(given(np.stack(units)))] for i in range(len(units))]
     else:
         found = [[_array(v) for v in along(given(seed))] for seed in units]
+    if not units:
+        outs = _tuple(func(*inputs))
+        return [np.zeros((0, outs[k].meta.numel)) for k in places]
     return [np.array([row[k].reshape(-1) for row in found]).reshape(len(units), -1) for k in range(len(places))]
 
 

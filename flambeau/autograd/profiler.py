@@ -21,12 +21,44 @@ class emit_nvtx(contextlib.nullcontext[None]):
 __all__ = ["emit_nvtx", "EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
 
 
-def profile(enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None, record_shapes: bool = False, with_flops: bool = False,
-            profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False, use_kineto: bool = False, use_cpu: bool = True,
-            experimental_config: Any = None, acc_events: bool = False, custom_trace_id_callback: Any = None,
-            post_processing_timeout_s: float | None = None, activity_filters: Any = None) -> Any:
-    """A profiler by its older arguments; one that does nothing unless `enabled`.  `use_cuda` or `use_device="cuda"` has it watch GPUs."""
-    if not enabled:
-        return contextlib.nullcontext()
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if use_cuda or use_device == "cuda" else [])
-    return _profile(activities=activities, record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops)
+class profile(_profile):
+    """A profiler by its older arguments: one that does nothing unless `enabled`.  `use_cuda` or `use_device="cuda"` has it watch GPUs."""
+
+    def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None, record_shapes: bool = False, with_flops: bool = False,
+                 profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False, use_kineto: bool = False, use_cpu: bool = True,
+                 experimental_config: Any = None, acc_events: bool = False, custom_trace_id_callback: Any = None,
+                 post_processing_timeout_s: float | None = None, activity_filters: Any = None) -> None:
+        self.enabled = enabled
+        activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if use_cuda or use_device == "cuda" else [])
+        super().__init__(activities=activities, record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops)
+
+    def start(self) -> None:
+        if self.enabled:
+            super().start()
+
+    @property
+    def function_events(self) -> EventList:
+        """The calls, in order."""
+        return self.events()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all calls in microseconds, each moment counted once."""
+        return self.events().self_cpu_time_total
+
+    def total_average(self) -> FunctionEventAvg:
+        """All calls in one."""
+        return self.events().total_average()
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
+              max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False) -> str:
+        """The calls as text: see `EventList.table`."""
+        return self.events().table(sort_by, row_limit, max_src_column_width, max_name_column_width, max_shapes_column_width, header, top_level_events_only)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler takes calls down."""
+    return _profile.taking > 0

@@ -292,8 +292,9 @@ def function_of_duals(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
         else:
             was = given[at]
             if was is None or v is was or v.store is not was.store:
-                raise RuntimeError("A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view of the given "
-                                   f"tangent: return tangent.view_as(tangent) for output {i}.")
+                which = "given" if v.base is None or was is None or was.base is None else "same base as the given"
+                raise RuntimeError("A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view of the "
+                                   f"{which} tangent: return tangent.view_as(tangent) for output {i}.")
             if y is args[at]:
                 with without(duals):
                     results[i] = y.view_as(y)

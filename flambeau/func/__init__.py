@@ -8,6 +8,8 @@ from ..nn.utils.stateless import _functional_call
 from .derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .mapping import vmap
 
+_vmap = vmap  # by the name of torch._vmap_internals
+
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
 
 

@@ -120,8 +120,8 @@ def load(f: str | os.PathLike[str] | IO[bytes], map_location: Any = None, pickle
         raise AttributeError(f"load: expected 'f' to be a string, path, or a file-like object with a 'read' "
                              f"attribute, got {type(f).__name__}")
     if not (hasattr(f, "seek") and hasattr(f, "tell") and getattr(f, "seekable", lambda: True)()):
-        raise AttributeError("load: the object must have 'seek' and 'tell', as the directory of the file is at its end; read it into an "
-                             "io.BytesIO first")
+        raise AttributeError("load: the object must have 'seek' and 'tell', as the directory of the file is at its end. You can only torch.load from a "
+                             "file that is seekable. Please pre-load the data into a buffer like io.BytesIO and try to load from it instead.")
     return _load(f, "the stream", place, safely, pickle_module, None, pickle_load_args)  # type: ignore[arg-type]
 
 

@@ -23,6 +23,7 @@ _V3 = Named("torch._utils", "_rebuild_tensor_v3")
 _PARAMETER = Named("torch._utils", "_rebuild_parameter")
 _PARAMETER_STATE = Named("torch._utils", "_rebuild_parameter_with_state")
 _FROM_TYPE = Named("torch._tensor", "_rebuild_from_type_v2")
+_ON_META = Named("torch._utils", "_rebuild_meta_tensor_no_storage")
 _SPARSE = Named("torch._utils", "_rebuild_sparse_tensor")
 _LAYOUT = Named("torch.serialization", "_get_layout")
 _DEVICE = Named("torch", "device")
@@ -67,6 +68,8 @@ class Storages:
 
 def _tensor(t: Tensor) -> Any:
     """(function, arguments) of a tensor without what its class adds."""
+    if t.meta.device.type == "meta":  # only a shape and a type
+        return _ON_META, (t.meta.dtype, tuple(t.meta.shape), t.meta.strides, t.requires_grad)
     t = hooks.resolved(t)
     at = t.ptr  # waits for one that is still being filled
     if (at - t.store.ptr) % t.meta.dtype.itemsize:  # a view of bytes that no offset in elements reaches

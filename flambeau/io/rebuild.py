@@ -10,7 +10,7 @@ import math
 from collections import OrderedDict
 from typing import Any
 
-from .._core import dtypes
+from .._core import dtypes, ops
 from .._core.autograd import tape
 from .._core.dtypes import dtype
 from .._core.errors import FileFormatError
@@ -80,6 +80,19 @@ def _view(given: Any, d: dtype | None, offset: Any, size: Any, stride: Any, grad
     if grad:
         t.node = tape.leaf()
     return t
+
+
+def on_meta(d: Any, size: Any, stride: Any, grad: Any) -> Tensor:
+    """A tensor without data: a shape, strides and a type on the meta device."""
+    if not isinstance(d, dtype):
+        raise _fail(f"a tensor's element type is {brief(d)}")
+    shape, strides = _sizes("sizes", size), _sizes("strides", stride)
+    if len(shape) != len(strides):
+        raise _fail(f"a tensor has {len(shape)} sizes and {len(strides)} strides")
+    if type(grad) is not bool or (grad and d.kind not in "fc"):
+        raise _fail(f"a tensor of type {d} has requires_grad {brief(grad)}")
+    made: Tensor = ops.empty_strided(shape, strides, dtype=d, device="meta", requires_grad=grad)
+    return made
 
 
 def tensor_v1(storage: Any, offset: Any, size: Any, stride: Any) -> Tensor:
@@ -233,7 +246,7 @@ TRUSTED: dict[tuple[str, str], Any] = {
     ("torch.serialization", "_get_layout"): get_layout,
     ("torch._utils", "_rebuild_qtensor"): refused("a quantized tensor"),
     ("torch._utils", "_rebuild_nested_tensor"): refused("a nested tensor"),
-    ("torch._utils", "_rebuild_meta_tensor_no_storage"): refused("a tensor without data (device 'meta')"),
+    ("torch._utils", "_rebuild_meta_tensor_no_storage"): on_meta,
     ("torch._utils", "_rebuild_wrapper_subclass"): refused("a wrapper tensor"),
     ("torch._utils", "_rebuild_sparse_tensor"): sparse,
     ("torch.storage", "UntypedStorage"): UntypedStorage,

@@ -548,6 +548,13 @@ class Module(Stateful):
         """Casts floating parameters and buffers to bfloat16, in place."""
         return self._float_to("bfloat16")
 
+    def _replicate_for_data_parallel(self: T) -> T:
+        """A copy of the module alone, with tables of its own and no parameters: their copies become plain attributes of it."""
+        copy = self.__new__(type(self))
+        copy.__dict__.update(self.__getstate__())
+        copy.__dict__.update(_parameters={}, _buffers=dict(self._buffers), _modules=dict(self._modules), _former_parameters={})
+        return copy
+
     def share_memory(self: T) -> T:
         """Moves the tensors to memory that several processes share."""
         def share(t: Any) -> Any:

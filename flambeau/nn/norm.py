@@ -396,6 +396,8 @@ class GroupNorm(Module):
             init.zeros_(self.bias)
 
     def forward(self, input: Any) -> Any:
+        if input.numel() == self.num_groups and input.dim() > 1:
+            raise ValueError(f"Expected more than 1 value per channel when training, got input size {list(input.shape)} for {self.num_groups} groups")
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:

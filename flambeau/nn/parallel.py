@@ -190,16 +190,12 @@ def replicate(network: M, devices: Sequence[Any], detach: bool = False) -> list[
             tensors[id(b)] = b if b.device == where else b.detach().to(where)
         copies: list[Any] = []
         for module in modules:
-            copy = module.__new__(type(module))
-            copy.__dict__.update(module.__getstate__())
-            copy.__dict__["_former_parameters"] = {}
-            copies.append(copy)
+            copies.append(module._replicate_for_data_parallel())
         for module, copy in zip(modules, copies):
             slots = copy.__dict__
             slots["_modules"] = {k: None if m is None else copies[index[id(m)]] for k, m in module._modules.items()}
             slots["_buffers"] = {k: None if b is None else tensors[id(b)] for k, b in module._buffers.items()}
             # Not Parameters any more, but results: so the copy holds them as plain attributes by the same names.
-            slots["_parameters"] = {}
             for name, own in module._parameters.items():
                 value = None if own is None else tensors[id(own)]
                 slots[name] = value

@@ -6,10 +6,12 @@ it is queued; the columns CUDA say how long its work took there: measured on a r
 
 from __future__ import annotations
 
-from .events import EventList, FunctionEvent, FunctionEventAvg
+from .events import EventList, FunctionEvent, FunctionEventAvg, text
 from .profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, schedule, supported_activities, tensorboard_trace_handler
 from .ranges import itt_stub as itt
 from .ranges import record_function
+
+_format_time = text  # by the name of torch.autograd.profiler_util
 
 
 def kineto_available() -> bool:

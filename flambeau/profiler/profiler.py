@@ -123,6 +123,8 @@ class profile:
         self._events = EventList()
         self._metadata: dict[str, str] = {}
 
+    taking = 0  # how many profilers take calls down now
+
     def _action(self) -> Any:
         return self.schedule(self.step_num) if self.schedule is not None else ProfilerAction.RECORD
 
@@ -144,12 +146,14 @@ class profile:
             if self._timed or self.with_flops:
                 self._device_work = device_work.DeviceWork(r.kernels, r.count if self.with_flops else None, self._timed)
             self._hook = interpreters.watch(self._call)
+            profile.taking += 1
 
     def _close(self, ready: bool) -> None:
         r, hook = self._recorder, self._hook
         if r is None or hook is None:
             return
         hook.close()
+        profile.taking -= 1
         r.leave()
         work, self._device_work = self._device_work, None
         self._recorder = self._hook = None

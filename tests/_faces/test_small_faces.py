@@ -88,3 +88,19 @@ def test_how_tensors_print() -> None:
 def test_a_function_of_two() -> None:
     chosen = boolean_dispatch("both", 1, False, lambda x, both=False: 2 * x, lambda x, both=False: x, "here", "chosen")
     assert chosen(3) == 3 and chosen(3, True) == 6 and chosen(3, both=True) == 6
+
+
+def test_inner_names_of_the_core():
+    from flambeau.autograd import forward_ad
+    try:
+        torch._C._set_fwd_grad_enabled(False)
+        assert not forward_ad._is_fwd_grad_enabled()
+        with forward_ad._set_fwd_grad_enabled(True):
+            assert torch._C._is_fwd_grad_enabled()
+        assert not torch._C._is_fwd_grad_enabled()
+    finally:
+        torch._C._set_fwd_grad_enabled(True)
+    x, w = torch.rand(1, 2, 4, 4, 4), torch.rand(3, 2, 2, 2, 2)
+    assert torch.equal(torch._C._nn.slow_conv3d(x, w, 2), torch.nn.functional.conv3d(x, w))
+    assert torch.func._vmap(torch.sin, 0, 0)(x).equal(x.sin()) and torch.__config__._cxx_flags() == ""
+    assert torch.jit._wait(torch.jit._fork(lambda: 3)) == 3

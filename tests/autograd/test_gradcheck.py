@@ -167,3 +167,9 @@ def test_a_mismatch_names_the_part_of_complex_numbers():
         return y
     with pytest.raises(GradcheckError, match="While considering the imaginary part of complex outputs only, Jacobian mismatch"):
         gradcheck(shifted, (leaf(2, d=np.complex128),))
+
+
+def test_of_no_elements():
+    x = fb.rand([0, 1], dtype=fb.complex128, requires_grad=True)
+    assert gradcheck(lambda t: fb.diagonal(t), (x,), check_forward_ad=True)
+    assert gradcheck(lambda t: fb.cat([t.flatten(), fb.ones(3, dtype=t.dtype)]), (x,), check_forward_ad=True)

@@ -343,3 +343,15 @@ def test_a_pickle_module_needs_trust():
     with pytest.raises(RuntimeError, match="explicit pickle_module"):
         flambeau.load(stream, pickle_module=pickle)
     assert flambeau.load(stream, pickle_module=pickle, weights_only=False) == [1]
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_tensors_without_data_are_saved_by_their_shape(weights_only):
+    net = flambeau.nn.Linear(200_000, 300_000, device="meta")
+    file = io.BytesIO()
+    flambeau.save([net.state_dict(), net.weight, flambeau.empty(2, 3, device="meta").t()], file)
+    assert file.tell() < 10_000
+    file.seek(0)
+    state, weight, turned = flambeau.load(file, weights_only=weights_only)
+    assert state["weight"].shape == (300_000, 200_000) and state["weight"].is_meta and state["bias"].dtype is flambeau.float32
+    assert type(weight) is flambeau.nn.Parameter and weight.requires_grad and turned.stride() == (1, 3)

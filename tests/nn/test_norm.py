@@ -96,3 +96,9 @@ def test_instance_norms_want_their_channels(cls, dims):
         with pytest.warns(UserWarning, match="not used because affine=False"):
             assert cls(4)(x).shape == x.shape
     assert cls(4)._get_no_batch_dim() == dims
+
+
+def test_a_group_of_one_value_is_refused():
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+        nn.GroupNorm(10, 10)(flambeau.ones(1, 10, 1))
+    assert nn.GroupNorm(5, 10)(flambeau.ones(1, 10, 1)).shape == (1, 10, 1)

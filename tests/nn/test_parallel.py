@@ -96,3 +96,11 @@ def test_without_gpus_the_module_is_called_as_it_is():
     net = Scale()
     wrapped = DataParallel(net, device_ids=[])
     assert wrapped(flambeau.ones(1, 2)).tolist() == [[3.0, 4.0]] and list(wrapped.state_dict())[0] == "module.by"
+
+
+def test_a_copy_of_a_module_for_data_parallelism_has_tables_of_its_own():
+    values = nn.ParameterList([flambeau.ones(2), flambeau.zeros(2)])
+    copy = values._replicate_for_data_parallel()
+    for name, p in values.named_parameters():
+        setattr(copy, name, p.view_as(p))
+    assert all(c._base is p and c.grad_fn is not None for p, c in zip(values, copy)) and len(list(values.parameters())) == 2

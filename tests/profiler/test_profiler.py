@@ -193,3 +193,24 @@ def test_stacks(tmp_path) -> None:
     assert all(len(e.stack) == 1 for e in by_line) and "Source Location" in by_line.table()
     with pytest.raises(ValueError, match="metric is 'count'"):
         prof.export_stacks(str(tmp_path / "s.txt"), "count")
+
+
+def test_the_older_profiler_tells_the_calls_as_a_list_and_as_text():
+    from flambeau import autograd
+    x = torch.randn(10, 10)
+
+    @autograd.profiler.record_function("mine")
+    def run(x):
+        return x * 2 + 4
+    assert not autograd._profiler_enabled()
+    with autograd.profiler.profile(record_shapes=True) as p:
+        assert autograd._profiler_enabled()
+        run(x)
+    assert not autograd._profiler_enabled()
+    names = [e.name for e in p.function_events]
+    assert [n for n in names if n in ("mine", "aten::mul", "aten::add")] == ["mine", "aten::mul", "aten::add"]
+    assert str(p) == p.table() and "mine" in str(p) and p.self_cpu_time_total > 0 and p.total_average().count == len(names)
+    assert p.table(header="HEAD", row_limit=1, top_level_events_only=True).startswith("HEAD")
+    with autograd.profiler.profile(enabled=False) as p:
+        run(x)
+    assert not p.function_events

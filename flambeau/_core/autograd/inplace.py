@@ -20,6 +20,8 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     if n is not None:
         base = t.base
         if base is not None:
+            if t.__dict__.get("_made", ("",))[0] == "several":
+                _may_rebase(t)
             if base.node is None or base.node[tape.SEQ] == 0:  # a plain base is a leaf too
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
             _may_rebase(t)
@@ -32,6 +34,8 @@ def check(t: Tensor, operands: Sequence[Any]) -> bool:
     base = t.base
     if base is not None and (recorded or base.node is not None):
         _may_rebase(t)
+        if base.node is not None and base.node[tape.SEQ] == 0:  # it requires grad since the view was taken
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     return recorded
 
 

@@ -80,7 +80,7 @@ _TOLD = {
     "is_inference": "False: there are no inference tensors.", "is_conj": "Whether it is a view of conjugates, see `conj`.",
     "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
-    "_is_view": "Whether it is a view of another tensor.",
+    "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
 }
 
 
@@ -171,6 +171,11 @@ def _set_data(t: Tensor, new: Tensor) -> None:
     if not isinstance(new, Tensor):
         raise TypeError(f"Variable data has to be a tensor, but got {type(new).__name__}")
     new = resolved(new)
+    if not hasattr(new, "ptr") or not hasattr(t, "ptr"):
+        raise RuntimeError(f"Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: layouts {t.layout} and "
+                           f"{new.layout}")
+    if t.node is not None and new.meta.dtype.kind not in "fc8":
+        raise RuntimeError(f"data set to a tensor that requires gradients must be floating point or complex dtype, got {new.meta.dtype}")
     t.meta, t.store, t.ptr = new.meta, new.store, new.ptr
     provenance.note(t)
 
@@ -482,7 +487,7 @@ def install(target: type) -> None:
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
         "is_inference": lambda self: False, "is_conj": lambda self: bits(self)[0], "is_neg": lambda self: bits(self)[1],
         "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_, "map2_": reading.map2_,
-        "_is_view": lambda self: self.base is not None,
+        "_is_view": lambda self: self.base is not None, "_fix_weakref": lambda self: None,
     }
     for name, method in methods.items():
         if getattr(method, "__name__", "") == "<lambda>":

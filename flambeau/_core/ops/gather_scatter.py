@@ -315,7 +315,7 @@ def _product_back(node: Any, g: Tensor) -> Any:
     whole = _product(base.masked_fill(base == 0, 1), src.masked_fill(src == 0, 1), axis, index)
     zeros = scatter_add((base == 0).to(int64), axis, index, (src == 0).to(int64))
     if tape.recording(g, base, src) and bool((zeros > 1).any()):
-        raise NotImplementedError("scatter_reduce(): the second derivative of a product is not supported where more than one factor is 0")
+        raise NotImplementedError("Double backward is unsupported for scatter_reduce() and index_reduce() of a product where more than one factor is 0")
 
     def others(t: Tensor, z: Tensor, w: Tensor, m: Tensor) -> Tensor:
         alone = ((t == 0) & (z == 1)).to(g.meta.dtype)

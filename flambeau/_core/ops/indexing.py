@@ -748,7 +748,9 @@ Tensor.__setitem__ = Operation(  # type: ignore[method-assign]
 
 @op(name="index_put_")
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """Writes values at positions (one tensor an axis), or adds them."""
+    """Writes values at positions (one tensor an axis), or adds them.  Raises RuntimeError for no positions at all."""
+    if not len(indices):
+        raise RuntimeError("index_put_(): at least one index must be given, as a list or tuple with a tensor for each axis")
     for i in indices:
         if isinstance(i, Tensor) and i.meta.dtype.name not in ("int64", "int32", "uint8", "bool"):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")

@@ -235,3 +235,22 @@ def test_views_made_while_nothing_is_recorded_say_what_their_base_does(device):
         np.testing.assert_array_equal(computed.cpu().numpy(), np.full((2, 3), 2.0))
         assert p.requires_grad and not p.detach().requires_grad
     assert p.view(-1).requires_grad and p.view(-1).grad_fn is not None
+
+
+def test_a_view_taken_before_its_base_required_grad():
+    a = fb.ones(2, 3)
+    b = a[:]
+    b.add_(5)
+    a.requires_grad = True
+    for t in (a, b):
+        with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+            t.add_(5)
+    with fb.no_grad():
+        b.add_(1)
+    assert a.tolist() == [[7] * 3] * 2
+
+
+def test_one_view_of_several_says_so_first():
+    x = fb.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="output of a function that returns multiple views"):
+        x.unbind(0)[0].add_(fb.ones(2, requires_grad=True))

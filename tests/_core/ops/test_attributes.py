@@ -200,3 +200,13 @@ def test_the_gradient_by_its_other_name():
     kept = fb.ones(2, requires_grad=True).requires_grad_()
     kept.grad = fb.ones(2)
     assert kept.requires_grad_(False).grad.tolist() == [1, 1] and kept.requires_grad_().grad.tolist() == [1, 1]
+
+
+def test_data_of_another_kind_is_refused():
+    a = fb.ones((), requires_grad=True)
+    a.data = fb.full((), 2.0)
+    with pytest.raises(RuntimeError, match="must be floating point or complex dtype"):
+        a.data = fb.tensor(3)
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        fb.ones(1, 2).data = fb.sparse_coo_tensor(fb.zeros(1, 1, dtype=fb.int64), fb.ones(1))
+    assert a.item() == 2 and a._fix_weakref() is None

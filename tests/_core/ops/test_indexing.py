@@ -348,3 +348,9 @@ def test_an_element_of_a_tensor_is_written_to_all_of_it():
 def test_nonzero_as_a_tuple_has_no_out():
     with pytest.raises(RuntimeError, match="does not support the out kwarg"):
         fb.nonzero(fb.ones(2), as_tuple=True, out=fb.zeros(0, dtype=fb.int64))
+
+
+def test_writing_at_no_positions_at_all_is_refused():
+    for accumulate in (False, True):
+        with pytest.raises(RuntimeError, match="at least one index"):
+            fb.ones(()).index_put([], fb.ones(1), accumulate)
