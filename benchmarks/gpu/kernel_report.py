@@ -3,7 +3,8 @@
 Each call of `kernel_programs.py` is made on the tests' fake driver at its real size.  Of its kernels some blocks are carried out on the CPU, which
 counts what each warp asks of memory (`tests/_core/kernels/cuda_c/traffic.py`), and the machine code that NVRTC makes for sm_90 is followed for the
 same blocks (`sass.py`), which counts instructions.  A kernel takes as long as what takes longest: memory, the second cache, a pipe of the
-multiprocessors, shared memory, or the launch.  Latencies are not in it: a kernel with too little on its way is slower than this says.
+multiprocessors, shared memory, the launch, or the reads of the thread that has most of them, one after another.  Other latencies are not in
+it: a kernel with too little on its way is slower than this says.
 
 --check holds every kernel to its bound in kernel_bounds.toml; --write writes that file; --sites shows the line of each kernel that wastes most.
 """
@@ -35,10 +36,11 @@ import sass  # noqa: E402
 # An H200 (SXM): what streaming reaches, what its second cache gives, bytes of that cache that one can count on, clock, multiprocessors.
 MEMORY, SECOND, KEPT, CLOCK, CORES = 4.3e12, 5.5e12, 30 << 20, 1.98e9, 132
 LAUNCH = 2.0e-6
+WAIT, ON_WAY = 0.6e-6, 8  # for a read of memory, and how many reads a thread has on their way at best
 COMMON = 96 << 10  # of the first cache, that blocks one after another find again
 SECTORS = 4  # that a multiprocessor's first cache takes in a clock
 BLOCKS = 3  # that are counted of a launch
-WHOLE = 1 << 16  # threads of launches that are carried out whole: others read what they write
+WHOLE = 1 << 18  # threads of launches that are carried out whole: others read what they write
 BOUNDS = HERE / "kernel_bounds.toml"
 
 
@@ -137,22 +139,25 @@ def usage(kernel: Any) -> tuple[dict[str, tuple[int, int]], dict[str, sass.Code]
     return {name: (int(r), int(a) + int(b)) for name, a, b, r, _ in told}, sass.functions(cubin), shared
 
 
-def followed(code: sass.Code, parameters: bytes, grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[str, float]:
-    """Instructions that all warps of a launch issue, by opcode, from a few warps of two of its blocks; empty where they do not end, as what
-    they wait for is not known."""
+def followed(code: sass.Code, parameters: bytes, grid: tuple[int, int, int], block: tuple[int, int, int]) -> tuple[dict[str, float], bool]:
+    """Instructions that all warps of a launch issue, by opcode, from a few warps of two of its blocks, and whether some of those went where
+    it was not known; empty where they do not end, as what they wait for is not known."""
     number, warps = grid[0] * grid[1] * grid[2], -(-block[0] * block[1] * block[2] // 32)
     out: dict[str, float] = {}
+    guessed = False
     some, lanes = sorted({number // 3, max(0, number - 2)}), sorted({0, 1, warps // 2, warps - 1} & set(range(warps)))
     for b in some:
         at = (b % grid[0], b // grid[0] % grid[1], b // grid[0] // grid[1])
         for warp in lanes:
             times = number / len(some) * (1 if warp == 0 else (warps - 1) / (len(lanes) - 1))  # the first may have more to do than the rest
             try:
-                for op, n in sass.follow(code, parameters, grid, block, at, warp).items():
+                counts = sass.follow(code, parameters, grid, block, at, warp)
+                guessed = guessed or counts.guessed
+                for op, n in counts.items():
                     out[op] = out.get(op, 0) + n * times
             except RuntimeError:
-                return {}
-    return out
+                return {}, False
+    return out, guessed
 
 
 def parts(kernel: Any, args: tuple[Any, ...], blocks: int = BLOCKS) -> Iterator[Part]:
@@ -165,13 +170,18 @@ def parts(kernel: Any, args: tuple[Any, ...], blocks: int = BLOCKS) -> Iterator[
         threads = block[0] * block[1] * block[2]
         registers, spilt = used.get(name, (0, 0))
         room = static.get(name, 0) + dynamic
-        issued = followed(code[name], parameters, grid, block) if name in code else {}
+        issued, guessed = followed(code[name], parameters, grid, block) if name in code else ({}, False)
         scale = t.scale
         pipes: dict[str, float] = {}
         for op, n in issued.items():
             pipes[sass.pipe(op)] = pipes.get(sass.pipe(op), 0) + n
-        slots = {k: 32 * n for k, n in sorted(pipes.items())}
         memory = t.memory
+        requests = {"LD": t.over("loads", "shared loads").requests, "ST": t.over("stores", "shared stores").requests}
+        told = {k: sum(n for op, n in issued.items() if op.startswith(k) and sass.pipe(op) == "memory" and not op.startswith(("LDL", "STL"))) for k in requests}
+        sure = bool(issued) and all(abs(told[k] - requests[k] * scale) <= 0.1 * requests[k] * scale + 2 * number for k in requests)
+        # a loop that ends by what memory holds was taken to run to its bound: the requests say how often it ran
+        ran = min(1.0, sum(requests.values()) * scale / max(1.0, sum(told.values()))) if guessed else 1.0
+        slots = {k: 32 * n * ran for k, n in sorted(pipes.items())}
         asked, moved = memory.asked * scale, memory.moved * scale
         # what every block reads, such as the weights of a layer, stays in the first cache if it is small
         common = 32 * t.sectors[1]
@@ -181,16 +191,13 @@ def parts(kernel: Any, args: tuple[Any, ...], blocks: int = BLOCKS) -> Iterator[
         together = min(number, CORES * occupancy * 64 / -(-threads // 32))
         held = min(1.0, KEPT * number / max(1.0, t.touched * together))
         again = t.touched + max(0.0, far - t.touched) * (1 - held)
-        seconds = {"launch": LAUNCH, "memory": min(again, far) / MEMORY, "second cache": far / SECOND,
+        seconds = {"launch": LAUNCH, "longest thread": t.longest * WAIT / ON_WAY, "memory": min(again, far) / MEMORY, "second cache": far / SECOND,
                    "first cache": (memory.turns / SECTORS + t.shared.turns) * scale / CORES / CLOCK,
                    "issue": sum(slots.values()) / sass.ISSUED / CORES / CLOCK}
         seconds |= {f"{k} pipe": n / sass.RATES[k] / CORES / CLOCK for k, n in slots.items() if k != "other"}
         if number < CORES:  # some multiprocessors have nothing to do
             for k in ("first cache", "issue", *(k for k in seconds if k.endswith("pipe"))):
                 seconds[k] *= CORES / number
-        requests = {"LD": t.over("loads", "shared loads").requests, "ST": t.over("stores", "shared stores").requests}
-        told = {k: sum(n for op, n in issued.items() if op.startswith(k) and sass.pipe(op) == "memory" and not op.startswith(("LDL", "STL"))) for k in requests}
-        sure = bool(issued) and all(abs(told[k] - requests[k] * scale) <= 0.1 * requests[k] * scale + 2 * number for k in requests)
         line, kind, _ = t.worst()
         text = kernel.source.splitlines()[line - 1].strip() if line else ""
         yield Part(name, asked, moved, memory.turns / max(1, memory.requests), t.shared.turns / max(1, t.shared.requests), registers, spilt, occupancy, slots,

@@ -116,7 +116,14 @@ def occupancy(registers: int, threads: int, shared: int) -> float:
     return min(of_registers, of_shared, 64 // warps, 32) * warps / 64
 
 
-def follow(code: Code, parameters: bytes, grid: tuple[int, int, int], block: tuple[int, int, int], at: tuple[int, int, int], warp: int) -> Counter[str]:
+class Counts(Counter[str]):
+    """How often each opcode was issued.  guessed: whether a branch depends on what memory holds, which is not followed: it was taken not to
+    be gone, so that a loop runs to its bound."""
+
+    guessed = False
+
+
+def follow(code: Code, parameters: bytes, grid: tuple[int, int, int], block: tuple[int, int, int], at: tuple[int, int, int], warp: int) -> Counts:
     """How often a warp of the block at `at` issues each instruction, by its opcode.  Raises RuntimeError where there is no end of it."""
     return _Warp(code, parameters, grid, block, at, warp).run()
 
@@ -162,7 +169,7 @@ class _Warp:
         self.targets = code.targets
         self.next = np.zeros(32, np.int64)
         self.registers: dict[str, Value] = {}
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts()
 
     # ------------------------------------------------------------------------------------------------------- operands
     def get(self, text: str) -> Value:
@@ -220,7 +227,7 @@ class _Warp:
             self.put(f"{m[1]}{int(m[2]) + 1}", v >> np.uint64(32), known, lanes)
 
     # -------------------------------------------------------------------------------------------------------- running
-    def run(self) -> Counter[str]:
+    def run(self) -> Counts:
         with np.errstate(all="ignore"):
             for _ in range(_MOST):
                 if not self.live.any():
@@ -243,7 +250,9 @@ class _Warp:
         if base == "EXIT":
             self.live = self.live & ~lanes
         elif base in ("BRA", "CALL", "RET", "BREAK", "BRX", "JMP"):
-            self.jump(base, i.args, sure if base == "BRA" and self.avoids_a_call(place) else lanes)
+            avoids = base == "BRA" and self.avoids_a_call(place)
+            self.counts.guessed = self.counts.guessed or not avoids and bool((sure & ~lanes).any())
+            self.jump(base, i.args, sure if avoids else lanes)
         elif sure.any():
             # where it is not known whether an instruction is done, its result is not known either
             self.compute(base.removeprefix("U") if base not in ("UMOV",) else "MOV", more, list(i.args), sure, lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flambeau._core.dtypes import bfloat16, float32
+from flambeau._core.dtypes import bfloat16, float32, int64
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels.cuda_c import Kernel, render
 from flambeau._core.kernels.programs import Map, Scan
@@ -109,6 +110,12 @@ def rounded() -> Kernel:
     return render(Map((E.cast(x * 3.0, bfloat16),), (bfloat16,)), (N,), ((1,), (1,)))
 
 
+def hot() -> Kernel:
+    """All elements to one offset."""
+    program = Map((X,), (float32, int64), (), (("add", E.input(1, int64)),)).within(8)
+    return render(program, (N,), ((0,), (1,), (1,)))
+
+
 MUTANTS = {
     "an uncoalesced access": (doubled, r"\(int\)threadIdx.x;", "((int)threadIdx.x % 32) * 8 + (int)threadIdx.x / 32;", "efficiency"),
     "a bank conflict": (turned, r"\[32\]\[33\]", "[32][32]", "turns"),
@@ -138,3 +145,25 @@ def test_a_mutant_is_caught(name: str) -> None:
     assert not kernel_report.beyond([good], held)
     found = kernel_report.beyond([figures(changed(kernel, pattern, new))], held)
     assert any(f"a kernel: {what} " in told for told in found), found
+
+
+def test_one_thread_that_does_all_is_seen() -> None:
+    """A sum whose pieces go on to the end of their offset: the busiest thread's reads become the limit."""
+    def longest(kernel: Kernel) -> float:
+        memory = np.zeros(4 * N + kernel.workspace // 4 + 64, np.float32)
+        at = memory.ctypes.data + -memory.ctypes.data % 256
+        return max(p.seconds["longest thread"] for p in kernel_report.parts(kernel, (at, at + 4 * N, at + 8 * N, at + 16 * N)))
+    kernel = hot()
+    assert longest(kernel) < 5e-5 < 5e-4 < longest(changed(kernel, r"stop(\d+) < n(\d+) \? stop\1 : n\2", r"n\2"))
+
+
+def test_a_loop_that_ends_by_what_memory_holds_is_told() -> None:
+    """Offsets that meet nowhere: the loops over their elements run once, which only the requests tell."""
+    memory = np.zeros(1 << 22, np.float32)
+    at = memory.ctypes.data + -memory.ctypes.data % 256
+    np.ctypeslib.as_array((ctypes.c_int64 * N).from_address(at + 8 * N))[...] = np.arange(N)
+    program = Map((X,), (float32, int64), (), (("add", E.input(1, int64)),)).within(N)
+    kernel = render(program, (N,), ((0,), (1,), (1,)))
+    apply = next(p for p in kernel_report.parts(kernel, (at, at + 4 * N, at + 8 * N, at + 16 * N)) if "apply" in p.name)
+    if apply.slots:
+        assert not apply.sure and sum(apply.slots.values()) / N < 100

@@ -459,10 +459,10 @@ const char* host_launch(void (*fn)(const unsigned long long*), const unsigned lo
 
 // From now on launches count their traffic, and do `blocks` of their blocks at most; 0: no more of that.
 void host_count(unsigned blocks) { traffic.begin(blocks > 0, blocks); }
-// What was counted, six numbers for each place in the code, and the sectors that one block touched and that several did; gives how many
-// places there are.
+// What was counted, six numbers for each place in the code, and the sectors that one block touched and that several did, and the reads of
+// the busiest thread; gives how many places there are.
 int host_counted(uint64_t* to, int room, uint64_t* sectors) {
-  sectors[0] = traffic.alone, sectors[1] = traffic.common;
+  sectors[0] = traffic.alone, sectors[1] = traffic.common, sectors[2] = traffic.longest;
   const int n = std::min(room, (int)traffic.sites.size());
   if (n > 0) memcpy(to, traffic.sites.data(), (size_t)n * sizeof(Site));
   return (int)traffic.sites.size();

@@ -144,6 +144,12 @@ def table(width: int = 4) -> Case:
     return by_rows("add", float32, 1500, (width,), 600, RNG)
 
 
+def hot_table() -> Case:
+    """Several levels of pieces."""
+    from tests._core.kernels.cuda_c.test_scatter import by_rows
+    return by_rows("add", float32, 1500, (4,), 3, RNG)
+
+
 BARRIER = r"__syncthreads\(\);"
 MUTANTS = {
     "no barrier before the warps' sums are read": lambda: changed(total(3000), BARRIER, ""),
@@ -200,6 +206,10 @@ MUTANTS = {
     "rows of one offset of which each writes": lambda: changed(table(), r"if \((i\d+) > 0 && .*? return;", ""),
     "rows added in the order they were sorted from": lambda: changed(table(), r"\(int\)a\d+\[(j\d+( \+ k)?)\]", r"(\1)", 0),
     "rows of the next offset taken too": lambda: changed(table(), r"(a\d+)\[(j\d+) \+ 3\] ==", r"\1[\2 + 2] =="),
+    "pieces of an offset put a place further": lambda: changed(hot_table(), r"\? (i\d+) / 32 :", r"? \1 / 32 + 1 :"),
+    "pieces of an offset left out": lambda: changed(hot_table(), r"const bool (inner\d+) = .*;", r"const bool \1 = false;"),
+    "what is there added with each piece": lambda: changed(hot_table(), r"if \(!inner\d+\) \{", "if (true) {"),
+    "the last piece taken for all": lambda: changed(hot_table(), r"if \((inner\d+) \|\| cut", r"if (!\1 && cut"),
     "a column beyond the last written": lambda: changed(table(5), r"if \((own\d+) < (width\d+)\)", r"if (\1 <= \2)", 0),
     "a row read before it has arrived": lambda: changed(softmax(17000), r"copy_async_wait<0>\(\);", ""),
     "a piece's sum left out": lambda: changed(long_softmax(), r"for \(int (c\d+) = \(int\)threadIdx.x;", r"for (int \1 = (int)threadIdx.x + 1;", 0),

@@ -114,3 +114,9 @@ def test_a_map_is_counted_without_its_memory() -> None:
     kernel = render(Map((x + 1.0,), (float32,)), (n,), ((1,), (1,)))
     (found,) = traffic.count(kernel, [a, a + 4 * n], 1).values()
     assert found.blocks[0] == 1 and found.memory.efficiency == 1.0
+
+
+def test_the_reads_of_the_busiest_thread() -> None:
+    assert counted("a[i] = b[i];").longest == 1
+    assert counted("for (int k = 0; k < (i == 70 ? 50 : 3); k++) a[i] += b[i + k];").longest == 100
+    assert counted("a[i] = 1.0f; kept[t] = 2.0f; a[i + 1] = kept[t];", "__shared__ float kept[64];").longest == 0

@@ -23,9 +23,10 @@ class Traffic {
   unsigned most = 0;  // blocks that are carried out, evenly spaced
   std::vector<Site> sites;
   uint64_t alone = 0, common = 0;  // sectors that one of the blocks touched, and that several did
+  uint64_t longest = 0;            // reads of global memory by the thread that has most
 
   void begin(bool start, unsigned blocks) {
-    on = start, most = blocks, block = 0, alone = common = 0;
+    on = start, most = blocks, block = 0, alone = common = longest = 0;
     sites.clear(), numbers.clear(), open.clear(), often.clear(), sectors.clear();
   }
   void begin_block(size_t threads) {
@@ -49,6 +50,11 @@ class Traffic {
   void end_block() {
     for (auto& each : open) settle(sites[each.first >> 5 & 0x7ffff], each.second);
     open.clear();
+    for (const auto& mine : often) {
+      uint64_t reads = 0;
+      for (size_t site = 0; site < mine.size(); site++) reads += sites[site].access == LOAD ? mine[site] : 0;
+      longest = std::max(longest, reads);
+    }
   }
 
  private:

@@ -44,12 +44,13 @@ class Asked(NamedTuple):
 
 class Traffic(NamedTuple):
     """Of one launch.  blocks: how many were counted, of how many; kinds: all requests by kind; lines: (line of the text, kind, its requests);
-    sectors: those of global memory that one of the counted blocks touched, and those that several did."""
+    sectors: those of global memory that one of the counted blocks touched, and those that several did; longest: reads of it by the thread that has most."""
 
     blocks: tuple[int, int]
     kinds: dict[str, Asked]
     lines: list[tuple[int, str, Asked]]
     sectors: tuple[int, int] = (0, 0)
+    longest: int = 0
 
     def over(self, *kinds: str) -> Asked:
         return sum((self.kinds.get(k, Asked()) for k in kinds), Asked())
@@ -105,7 +106,7 @@ def count(kernel: Kernel, arguments: list[Any], blocks: int = 4, all_below: int 
         if error:
             raise host.LaunchError(f"{name}: {error.decode()}")
         rows = np.zeros((_ROOM, 6), np.uint64)
-        sectors = (ctypes.c_uint64 * 2)()
+        sectors = (ctypes.c_uint64 * 3)()
         rows = rows[:made.host_counted(rows.ctypes.data_as(ctypes.c_void_p), _ROOM, sectors)]
         made.host_count(0)
         lines = _lines(path, [int(r[0]) - start for r in rows])
@@ -115,7 +116,7 @@ def count(kernel: Kernel, arguments: list[Any], blocks: int = 4, all_below: int 
             kind, asked = _KINDS[row[1]], Asked(*row[2:])
             kinds[kind] = kinds.get(kind, Asked()) + asked
             each.append((line, kind, asked))
-        found[name] = Traffic((some, number), kinds, each, (sectors[0], sectors[1]))
+        found[name] = Traffic((some, number), kinds, each, (sectors[0], sectors[1]), sectors[2])
     return found
 
 

@@ -1,8 +1,13 @@
 """Maps whose values go to offsets of their own: colliding ones in the domain's order, with no atomics.
 
 The first launch computes every element's value and offset.  A stable sort then brings the elements of one offset
-together, in their order, and the last launch applies them one after another, a thread for each offset.  So the result is
+together, in their order, and the next one applies them one after another, a thread for each offset.  So the result is
 that of a loop over the domain, whatever the threads do.  Few elements are not sorted: each looks through all others.
+
+An offset that many elements go to would keep one thread busy while all others wait.  What lies sorted is therefore cut at multiples of
+`PIECE`, but never within the first `PIECE` elements of an offset; a thread adds up each piece, and further launches join the pieces'
+results, in order and in pieces again.  So an offset of at most `PIECE` elements has the sum of a loop to the bit, and a longer one
+always the same sum.
 
 Where it is known how far offsets reach, they are sorted by as many digits of 8 bits as that takes, few of them by one block; else,
 and beyond 2**30 elements, by merging.
@@ -10,7 +15,8 @@ and beyond 2**30 elements, by merging.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...loops.operands import NARROW
 from ..lower import combine, from_stored, leaves, to_stored
@@ -21,8 +27,6 @@ from . import blocks, sorting
 from .templates import Room, Within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ....dtypes import dtype
     from ...expr import Expr
     from ...kernel import Launch
@@ -34,7 +38,19 @@ THREADS = 256
 TILE = 1024  # elements that a block sorts in shared memory
 FEW = 1024  # elements that are not sorted at all
 TOGETHER = 4  # elements of one offset that are read before the first is brought in
-_HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+PIECE = 64  # elements of one offset that a thread takes one after another
+_HOW = {"add": "sum", "mul": "prod", "max": "max", "min": "min", "cmul": "cprod"}
+
+
+class Run(NamedTuple):
+    """What a thread takes.  keys: the offset of an element; key: this one's; order: the sorted elements' numbers, where they are sorted;
+    inner: whether it is not its offset's first piece, "" where there are no pieces; end: where it ends at the latest."""
+
+    keys: Callable[[str], str]
+    key: str
+    order: str
+    inner: str
+    end: str
 
 
 def write(w: Writer, program: Map, loops: MapLoops, numbers: int) -> tuple[str, tuple[Launch, ...], int]:
@@ -55,11 +71,25 @@ class Sorting:
     program: Map
     numbers: int
     n: int
+    sizes: list[int]
     place: str  # the type of the elements' numbers, and its size
     sizeof: int
     sorted: bool
     at: dict[str, int]
     workspace: int
+    piece: int
+    joins: list[tuple[int, int]]  # launches that join pieces: how many places they have, and how many elements lie between those
+
+    def plan_joins(self, piece: int, width: int = 1) -> None:
+        """Room for the pieces' results, `width` for each output."""
+        self.piece, self.joins = piece, []
+        count = self.n if self.sorted else 0
+        while count > piece:
+            count = -(-count // piece)
+            self.joins.append((count, piece * (self.joins[-1][1] if self.joins else 1)))
+            for k, target in enumerate(self.program.targets):
+                if target is not None:
+                    self.room(f"joined{k}_{len(self.joins)}", max(4, self.sizes[k]), count * width)
 
     def plan_keys(self, unit: int) -> None:
         self.bits, self.unit, self.key, self.key_size = 0, 1, "long long", 8
@@ -120,9 +150,9 @@ class Sorting:
         tag = names[0].rsplit("_", 1)[1]
         return source, tuple((f"{stem}_{tag}", (blocks, 1, 1), (threads, 1, 1), 0) for stem, blocks, threads in launches)
 
-    def room(self, name: str, size: int) -> None:
+    def room(self, name: str, size: int, count: int = 0) -> None:
         self.at[name] = self.workspace
-        self.workspace += -(-size * self.n // 256) * 256
+        self.workspace += -(-size * (count or self.n) // 256) * 256
 
     def array(self, name: str, t: str) -> str:
         w = self.w
@@ -172,48 +202,81 @@ class Sorting:
         w.line("}")
         return w.lines
 
-    def element(self) -> tuple[str, str]:
-        """The number of this thread's element, and of all."""
+    def element(self, level: int = 0) -> tuple[str, str]:
+        """The number of this thread's element, and of all; or of its piece at a level of joining."""
         w, p = self.w, self.place
-        n = w.let(p, f"({p}){w.word(self.n)}", "n")
+        n = w.let(p, f"({p}){w.word(self.joins[level - 1][0] if level else self.n)}", "n")
         i = w.let(p, f"({p})blockIdx.x * {THREADS} + ({p})threadIdx.x", "i")
         w.line(f"if ({i} >= {n}) return;")
         return i, n
 
-    def first_of_its_offset(self, g: int, i: str, last: str) -> tuple[str, str, str]:
-        """Threads whose element i is not the first of its offset end; the offsets, this one, and, where sorted, the elements' order."""
-        w = self.w
-        keys = self.array(f"keys_{last}" if self.sorted else f"keys{g}", self.key)
-        key = w.let(self.key, f"{keys}[{i}]", "key")
-        if self.sorted:
-            w.line(f"if ({i} > 0 && {keys}[{i} - 1] == {key}) return;")
-        else:
-            w.line(f"for (int j = 0; j < {i}; j++) {{")
-            w.line(f"if ({keys}[j] == {key}) return;")
-            w.line("}")
-        return keys, key, self.array("order_" + last, self.place) if self.sorted else ""
-
-    def each(self, i: str, n: str, keys: str, key: str, take: Callable[[str], None]) -> None:
-        """Takes all elements of the offset that has its first at i, in their order; several reads on their way at once where it has many."""
+    def begin(self, g: int, i: str, n: str, last: str, level: int = 0) -> Run:
+        """Threads end whose element i is not the first of its offset, nor of a piece; when pieces are joined, those of one piece too."""
         w, p = self.w, self.place
+        array = self.array(f"keys_{last}" if self.sorted else f"keys{g}", self.key)
+        step = self.joins[level - 1][1] if level else 1
+
+        def keys(j: str) -> str:
+            return f"{array}[{j}]" if level == 0 else f"{array}[(long long)({j}) * {step}]"
+        key = w.let(self.key, keys(i), "key")
         if not self.sorted:
-            w.line(f"for ({p} j = {i}; j < {n}; j++) {{")
-            w.line(f"if ({keys}[j] == {key}) {{")
+            w.line(f"for (int j = 0; j < {i}; j++) {{")
+            w.line(f"if ({array}[j] == {key}) return;")
+            w.line("}")
+            return Run(keys, key, "", "", n)
+        order = self.array("order_" + last, p)
+        if level == len(self.joins):  # too few for a piece to end
+            w.line(f"if ({i} > 0 && {keys(f'{i} - 1')} == {key}) return;")
+            inner, end = "", n
+        else:
+            inner = w.let("bool", f"{i} >= {self.piece} && {i} % {self.piece} == 0 && {keys(f'{i} - {self.piece}')} == {key}", "inner")
+            w.line(f"if ({i} > 0 && !{inner} && {keys(f'{i} - 1')} == {key}) return;")
+            stop = w.let(p, f"({i} + {2 * self.piece - 1}) / {self.piece} * {self.piece}", "stop")
+            end = w.let(p, f"{stop} < {n} ? {stop} : {n}", "end")
+        if level:
+            w.line(f"if ({f'!{inner} && ' if inner else ''}({i} + 1 >= {n} || {keys(f'{i} + 1')} != {key})) return;")
+        return Run(keys, key, order, inner, end)
+
+    def each(self, i: str, run: Run, take: Callable[[str], None]) -> str:
+        """Takes all elements of a piece in their order, the first at i; several reads on their way at once where it has many.  Gives the
+        place behind the last."""
+        w, p, keys, key, end = self.w, self.place, run.keys, run.key, run.end
+        if not self.sorted:
+            w.line(f"for ({p} j = {i}; j < {end}; j++) {{")
+            w.line(f"if ({keys('j')} == {key}) {{")
             take("j")
             w.line("}")
             w.line("}")
-            return
+            return end
         j = w.fresh("j")
         w.line(f"{p} {j} = {i};")
-        w.line(f"for (; {n} - {j} >= {TOGETHER} && {keys}[{j} + {TOGETHER - 1}] == {key}; {j} += {TOGETHER}) {{")
+        w.line(f"for (; {end} - {j} >= {TOGETHER} && {keys(f'{j} + {TOGETHER - 1}')} == {key}; {j} += {TOGETHER}) {{")
         w.line("#pragma unroll")
         w.line(f"for (int k = 0; k < {TOGETHER}; k++) {{")
         take(f"{j} + k")
         w.line("}")
         w.line("}")
-        w.line(f"for (; {j} < {n} && {keys}[{j}] == {key}; {j}++) {{")
+        w.line(f"for (; {j} < {end} && {keys(j)} == {key}; {j}++) {{")
         take(j)
         w.line("}")
+        return j
+
+    def part(self, i: str, n: str, run: Run, behind: str) -> str:
+        """Opens a block for what is but a piece, and gives the place of its result among those to be joined; a block for whole offsets
+        is to follow as an `else`."""
+        w, p = self.w, self.place
+        # places of pieces that follow a cut are their own; that of an offset's first piece lies a piece before its end
+        cut = w.let("bool", f"{behind} < {n} && {run.keys(behind)} == {run.key}", "cut")
+        w.line(f"if ({run.inner} || {cut}) {{")
+        return w.let(p, f"{run.inner} ? {i} / {self.piece} : {behind} / {self.piece} - 1", "slot")
+
+    def nothing(self, outs: list[int]) -> list[str]:
+        """For each output what changes nothing when it is combined."""
+        found: list[str] = []
+        for k in outs:
+            mode, d = self.mode(k), self.w.types[k]
+            found += [] if not mode else ["0"] if mode == "set" else State(_HOW.get(mode, mode), d).start()
+        return found
 
     def _merge(self, run: int, last: str) -> list[str]:
         w, p, other = self.w, self.place, "b" if last == "a" else "a"
@@ -255,6 +318,7 @@ class _Scatter(Sorting):
         self.sizeof = 8 if self.place == "long long" else 4
         if self.sorted:
             self.room_to_sort()
+        self.plan_joins(PIECE)
 
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
         w, blocks = self.w, -(-self.n // THREADS)
@@ -265,9 +329,11 @@ class _Scatter(Sorting):
                 more, sorts, last = self.sort(g)
                 functions += more
                 launches += sorts
-            w.lines = []
-            functions.append((f"scatter_apply{g}", THREADS, self._apply(g, outs, last)))
-            launches.append((f"scatter_apply{g}", blocks, THREADS))
+            for level, (count, _) in enumerate([(self.n, 1), *self.joins]):
+                w.lines = []
+                name = f"scatter_join{g}_{level}" if level else f"scatter_apply{g}"
+                functions.append((name, THREADS, self._apply(g, outs, last, level)))
+                launches.append((name, -(-count // THREADS), THREADS))
         return *self.source(functions, launches), self.workspace
 
     def _values(self) -> list[str]:
@@ -292,37 +358,47 @@ class _Scatter(Sorting):
                 w.line(f"{self.array(f'values{k}', value(d))}[{i}] = {x};")
         return w.lines
 
-    def _apply(self, g: int, outs: list[int], last: str) -> list[str]:
-        """The first element of each offset brings in all of them."""
+    def _apply(self, g: int, outs: list[int], last: str, level: int) -> list[str]:
+        """The first element of each offset, and of each piece, brings in all of it."""
         w = self.w
-        i, n = self.element()
-        keys, key, order = self.first_of_its_offset(g, i, last)
-        values = {k: self.array(f"values{k}", value(w.types[k])) for k in outs}
+        i, n = self.element(level)
+        run = self.begin(g, i, n, last, level)
+        values = {k: self.array(f"joined{k}_{level}" if level else f"values{k}", value(w.types[k])) for k in outs}
         pointers = {k: w.pointer(k) for k in outs}
         totals = {}
-        for k in outs:
+        for k, nothing in zip(outs, self.nothing(outs), strict=True):
             d = w.types[k]
             totals[k] = w.fresh("s")
-            start = "0" if self.mode(k) == "set" else from_stored(w, f"(({stored(d)}*){pointers[k]})[{key}]", d)
+            start = nothing
+            if not level and self.mode(k) != "set":
+                given = from_stored(w, f"(({stored(d)}*){pointers[k]})[{run.key}]", d)
+                start = f"{run.inner} ? {nothing} : {given}" if run.inner else given
             w.line(f"{value(d)} {totals[k]} = {start};")
 
         def take(j: str) -> None:
-            place = f"{order}[{j}]" if self.sorted else j
+            place = f"{run.order}[{j}]" if self.sorted and not level else j
             found = [w.let(value(w.types[k]), f"{values[k]}[{place}]", "x") for k in outs]
             for at, k in enumerate(outs):
                 bring(w, self.mode(k), w.types[k], list(totals.values())[at:], found[at:])
-        self.each(i, n, keys, key, take)
+        behind = self.each(i, run, take)
+        if run.inner:
+            slot = self.part(i, n, run, behind)
+            for k in outs:
+                w.line(f"{self.array(f'joined{k}_{level + 1}', value(w.types[k]))}[{slot}] = {totals[k]};")
+            w.line("} else {")
         for k in outs:
             d = w.types[k]
             # a half adds up in float and is rounded once
-            w.line(f"(({stored(d)}*){pointers[k]})[{key}] = {to_stored(w, totals[k], d)};")
+            w.line(f"(({stored(d)}*){pointers[k]})[{run.key}] = {to_stored(w, totals[k], d)};")
+        if run.inner:
+            w.line("}")
         return w.lines
 
 
 def bring(w: Writer, mode: str, d: dtype, totals: list[str], found: list[str]) -> None:
     """Takes an element's value into what its place has; the imaginary part with the real one, where they combine."""
     if mode in ("cmul", "cmax", "cmin"):
-        state = State({"cmul": "cprod"}.get(mode, mode), d)
+        state = State(_HOW.get(mode, mode), d)
         state.names = totals[:2]
         state.join(w, found[:2])
     elif mode:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..writer import Writer
 
 FEW_ROWS = 64  # rows that are not sorted
+PIECE = 32  # rows of one offset that a thread takes one after another
 
 
 def fits(program: Map, loops: MapLoops) -> bool:
@@ -78,6 +79,7 @@ class ScatterRows(Sorting):
         self.room("keys0", self.key_size)
         if self.sorted:
             self.room_to_sort()
+        self.plan_joins(PIECE, self.width)
         target = program.targets[0]
         assert target is not None
         self.offset = target[1]
@@ -95,9 +97,11 @@ class ScatterRows(Sorting):
             more, sorts, last = self.sort(0)
             functions += more
             launches += sorts
-        w.lines = []
-        functions.append(("scatter_rows", THREADS, self._apply(last)))
-        launches.append(("scatter_rows", -(-self.n // (THREADS // self.x)) * self.parts, THREADS))
+        for level, (count, _) in enumerate([(self.n, 1), *self.joins]):
+            w.lines = []
+            name = f"scatter_join_{level}" if level else "scatter_rows"
+            functions.append((name, THREADS, self._apply(last, level)))
+            launches.append((name, -(-count // (THREADS // self.x)) * self.parts, THREADS))
         return *self.source(functions, launches), self.workspace
 
     def _leaf(self, pointers: dict[int, str], names: dict[int, str], rows: dict[int, str], along: dict[int, str], coords: dict[int, str]) -> Leaf:
@@ -118,21 +122,22 @@ class ScatterRows(Sorting):
         self.write_key(0, i, key)
         return w.lines
 
-    def _apply(self, last: str) -> list[str]:
+    def _apply(self, last: str, level: int) -> list[str]:
         w, p, program, x, rounds = self.w, self.place, self.program, self.x, self.rounds
         used = list(range(self.outs, len(self.sizes)))
         pointers, names = {k: w.pointer(k) for k in range(len(self.sizes))}, w.numbers(self.numbers)
-        n, width = w.let(p, f"({p}){w.word(self.n)}", "n"), w.let("int", f"(int){w.word(self.width)}", "width")
+        n = w.let(p, f"({p}){w.word(self.joins[level - 1][0] if level else self.n)}", "n")
+        width = w.let("int", f"(int){w.word(self.width)}", "width")
         parts = w.let("int", f"(int){w.word(self.parts)}", "parts")
         block = w.let("int", f"(int)blockIdx.x / {parts}", "block")
         i = w.let(p, f"({p}){block} * {THREADS // x} + (int)threadIdx.x / {x}", "i")
         w.line(f"if ({i} >= {n}) return;")
         t = "long long" if self.wide else "int"
-        keys, key, order = self.first_of_its_offset(0, i, last)
+        run = self.begin(0, i, n, last, level)
         first = w.let("int", f"((int)blockIdx.x - {block} * {parts}) * {x * rounds} + ((int)threadIdx.x & {x - 1})", "first")
 
-        def each_round(own_only: bool = False) -> tuple[dict[int, str], dict[int, str]]:
-            """Opens a loop over the thread's columns: where they are, and their coordinates."""
+        def each_round(own_only: bool = False) -> tuple[str, dict[int, str], dict[int, str]]:
+            """Opens a loop over the thread's columns: their numbers, where they are, and their coordinates."""
             w.line("#pragma unroll")
             w.line(f"for (int r = 0; r < {rounds}; r++) {{")
             own = w.let("int", f"{first} + r * {x}", "own")
@@ -140,41 +145,66 @@ class ScatterRows(Sorting):
                 w.line(f"if ({own} < {width}) {{")
             # those beyond the end take the last column's values along, and have none of their own
             column = w.let(t, f"{own} < {width} ? {own} : {width} - 1", "column")
-            return Walk(w, self.along, self.wide).places(column, used)
+            return column, *Walk(w, self.along, self.wide).places(column, used)
 
         def row(j: str) -> tuple[dict[int, str], dict[int, str]]:
-            return Walk(w, self.rows, self.wide).places(w.let(t, f"({t}){f'{order}[{j}]' if order else j}", "row"), used)
+            """Of an element; of pieces any element of the offset will do."""
+            at = f"{j} * {self.joins[level - 1][1]}" if level else j
+            return Walk(w, self.rows, self.wide).places(w.let(t, f"({t}){f'{run.order}[{at}]' if run.order else at}", "row"), used)
+
         start, coords = row(i)
-        totals = {k: w.fresh("s") for k in range(self.outs)}
+        outs = list(range(self.outs))
+        joined = {(k, of): self.array(f"joined{k}_{of}", value(w.types[k])) for k in outs for of in (level, level + 1) if 0 < of <= len(self.joins)}
+        totals = {k: w.fresh("s") for k in outs}
+        nothing = self.nothing(outs)
         for k, name in totals.items():
-            w.line(f"{value(w.types[k])} {name}[{rounds}] = {{}};")
+            w.line(f"{value(w.types[k])} {name}[{rounds}];")
 
         def offset(along: dict[int, str], columns: dict[int, str]) -> str:
             (text,) = w.lower((self.offset,), self._leaf(pointers, names, start, along, {**coords, **columns}), {})
             return text
-        reads = [k for k in totals if self.mode(k) != "set"]
+        w.line("#pragma unroll")
+        w.line(f"for (int r = 0; r < {rounds}; r++) {{")
+        for k, name in totals.items():
+            w.line(f"{name}[r] = {nothing[k]};")
+        w.line("}")
+        reads = [k for k in totals if self.mode(k) != "set"] if not level else []
         if reads:
-            along, columns = each_round(True)
+            if run.inner:
+                w.line(f"if (!{run.inner}) {{")
+            _, along, columns = each_round(True)
             at = offset(along, columns)
             for k in reads:
                 d = w.types[k]
                 w.line(f"{totals[k]}[r] = {from_stored(w, f'(({stored(d)}*){pointers[k]})[{at}]', d)};")
-            w.line("}")
-            w.line("}")
+            for _ in range(3 if run.inner else 2):
+                w.line("}")
 
         def take(j: str) -> None:
-            rows, row_at = row(j)
-            along, columns = each_round()
-            values = w.lower(program.outs, self._leaf(pointers, names, rows, along, {**row_at, **columns}), {}, exact=True)
-            for k in range(self.outs):
+            if level:
+                column, _, _ = each_round()
+                values = [w.let(value(w.types[k]), f"{joined[k, level]}[(long long)({j}) * {width} + {column}]", "x") for k in outs]
+            else:
+                rows, row_at = row(j)
+                _, along, columns = each_round()
+                values = w.lower(program.outs, self._leaf(pointers, names, rows, along, {**row_at, **columns}), {}, exact=True)
+            for k in outs:
                 bring(w, self.mode(k), w.types[k], [f"{totals[o]}[r]" for o in range(k, self.outs)], values[k:])
             w.line("}")
-        self.each(i, n, keys, key, take)
-        along, columns = each_round(True)
+        behind = self.each(i, run, take)
+        if run.inner:
+            slot = self.part(i, n, run, behind)
+            column, _, _ = each_round(True)
+            for k, name in totals.items():
+                w.line(f"{joined[k, level + 1]}[(long long){slot} * {width} + {column}] = {name}[r];")
+            w.line("}")
+            w.line("}")
+            w.line("} else {")
+        _, along, columns = each_round(True)
         at = offset(along, columns)
         for k, name in totals.items():
             d = w.types[k]
             w.line(f"(({stored(d)}*){pointers[k]})[{at}] = {to_stored(w, f'{name}[r]', d)};")
-        w.line("}")
-        w.line("}")
+        for _ in range(3 if run.inner else 2):
+            w.line("}")
         return w.lines
