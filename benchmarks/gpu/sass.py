@@ -117,8 +117,8 @@ def occupancy(registers: int, threads: int, shared: int) -> float:
 
 
 class Counts(Counter[str]):
-    """How often each opcode was issued.  guessed: whether a branch depends on what memory holds, which is not followed: it was taken not to
-    be gone, so that a loop runs to its bound."""
+    """How often each opcode was issued.  guessed: whether a branch out of a loop depends on what memory holds, which is not followed: it was
+    taken not to be gone, so that the loop runs to its bound."""
 
     guessed = False
 
@@ -251,7 +251,8 @@ class _Warp:
             self.live = self.live & ~lanes
         elif base in ("BRA", "CALL", "RET", "BREAK", "BRX", "JMP"):
             avoids = base == "BRA" and self.avoids_a_call(place)
-            self.counts.guessed = self.counts.guessed or not avoids and bool((sure & ~lanes).any())
+            if not avoids and (sure & ~lanes).any() and self.leaves_a_loop(place):
+                self.counts.guessed = True
             self.jump(base, i.args, sure if avoids else lanes)
         elif sure.any():
             # where it is not known whether an instruction is done, its result is not known either
@@ -265,6 +266,15 @@ class _Warp:
                 return True
             if op.startswith(("BRA", "EXIT", "RET")) or at in self.targets:
                 return False
+        return False
+
+    def leaves_a_loop(self, place: int) -> bool:
+        """Whether a branch leads past one that leads back to before it."""
+        code = self.code
+        where = re.search(r"`\(([^)]*)\)", code.instructions[place].args[-1])
+        for back in code.instructions[place + 1:code.labels[where[1]]] if where else ():
+            if back.op.startswith("BRA") and (to := re.search(r"`\(([^)]*)\)", back.args[-1])) and code.labels[to[1]] <= place:
+                return True
         return False
 
     def jump(self, base: str, args: tuple[str, ...], lanes: np.ndarray) -> None:

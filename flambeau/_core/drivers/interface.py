@@ -157,8 +157,13 @@ class Driver(ABC):
         return call
 
     def direct(self, device: int, prepared: PreparedLaunch, stream: Any) -> Callable[..., None] | None:
-        """The same for one stream, called with the arguments alone; None where `bind` must do."""
+        """The same for the stream that the calling thread chose last (`choose`), or `stream` where it chose none, called with the arguments alone;
+        None where `bind` must do."""
         return None
+
+    def choose(self, stream: Any, default: bool) -> None:  # noqa: B027  # a driver without `direct` has nothing to do
+        """A thread's launches on the stream's device go there from now on, as far as `direct` made them.  default: whether it is the stream
+        that `direct` was given."""
 
     @abstractmethod
     def memcpy(self, stream: Any, dst: int, src: int, nbytes: int, keep: Any = None) -> None:

@@ -351,6 +351,13 @@ def set_stream(stream: Stream) -> None:
     if stream._handle is not stream._gpu.default_handle:
         leave_default()
     _thread.streams[stream._gpu] = stream
+    stream._gpu.driver.choose(stream._handle, stream._handle is stream._gpu.default_handle)
+
+
+def unset_stream(g: Gpu) -> None:
+    """Makes a GPU's default stream current in this thread."""
+    if _thread.streams.pop(g, None) is not None:
+        g.driver.choose(g.default_handle, True)
 
 
 def leave_default() -> None:
@@ -391,7 +398,7 @@ def _noting(dev: device, launch: Callable[..., None], note: Callable[[Any], None
 
 def _launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:
     default, thread = g.default_handle, _thread
-    made = None if _elsewhere else g.driver.direct(g.physical, prepared, default)
+    made = g.driver.direct(g.physical, prepared, default)
     if made is not None:
         return made
     call = g.driver.bind(g.physical, prepared)

@@ -84,7 +84,7 @@ class Stream:
         index, stream = gpus._thread.before.pop()  # this thread's own: others may be inside the same stream
         gpus._thread.index = index
         if stream is None:
-            gpus._thread.streams.pop(self._gpu, None)
+            gpus.unset_stream(self._gpu)
         else:
             gpus.set_stream(stream)
 

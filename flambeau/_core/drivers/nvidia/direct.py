@@ -1,4 +1,4 @@
-"""Launches on the default stream as builtins that call the driver themselves: no line of Python runs between an operation and
+"""Launches on the thread's current stream as builtins that call the driver themselves: no line of Python runs between an operation and
 ``cuLaunchKernel``.
 
 The builtin's `self` is a bytes object, the launch's header:
@@ -8,10 +8,12 @@ The builtin's `self` is a bytes object, the launch's header:
   word 2  how many words follow the arguments in the parameter
   word 3  how many kernels it launches, one after another
   word 4  the address of cuLaunchKernel
-  word 5  the stream
+  word 5  the stream of threads that have chosen none
   word 6  where a failure's code goes
   word 7  what is called after a failure; the launch is then tried again, unless it raised
   word 8  what is called when it fails again
+  word 9  the address of pthread_getspecific
+  word 10 the key by which it gives the stream that this thread has chosen, or 0 (`Chosen`)
   then for each kernel  function, grid (3), block (3), bytes of shared memory
   then the words that follow the arguments
 
@@ -35,7 +37,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _NAME = "flambeau_cuda_enter"
-_HEAD = 9
+_HEAD = 11
+_LEGACY = 1  # the driver's other name of stream 0
+
+
+class Chosen:
+    """Which stream each thread's launches on one device go to: a word of the thread's own, which machine code reads."""
+
+    def __init__(self) -> None:
+        lib, self._key = ctypes.CDLL(None), ctypes.c_uint(0)
+        if lib.pthread_key_create(ctypes.byref(self._key), None):
+            raise OSError("there is no room for another word of each thread")
+        self._set = lib.pthread_setspecific
+        self._set.argtypes = (ctypes.c_uint, ctypes.c_void_p)
+        self.words = ctypes.cast(lib.pthread_getspecific, ctypes.c_void_p).value or 0, self._key.value
+
+    def choose(self, stream: int | None) -> None:
+        """From now on this thread's launches go to the stream of this number; None: to the default one."""
+        if self._set(self._key, stream if stream is None else stream or _LEGACY):
+            raise MemoryError("there is no memory for the thread's current stream")
 
 
 class _Header(bytes):
@@ -61,12 +81,15 @@ def {_NAME}(self: ptr, given: ptr, n: i64) -> ptr:
     ptr[params] = buffer
     if not read_words(given, n, i64[head + 8], buffer):
         return None
+    stream = call(ptr, ptr[head + 72], i32(i64[head + 80]))
+    if stream is None:
+        stream = ptr[head + 40]
     kernel = head + HEAD
     memcpy(buffer + 8 * n, kernel + 64 * count, 8 * more)
     for j in range(count):
         told = 56
         while True:
-            code = call(i32, ptr[head + 32], ptr[kernel], {", ".join(f"i32(i64[kernel + {8 * k}])" for k in range(1, 8))}, ptr[head + 40], params, ptr(0))
+            code = call(i32, ptr[head + 32], ptr[kernel], {", ".join(f"i32(i64[kernel + {8 * k}])" for k in range(1, 8))}, stream, params, ptr(0))
             if code == 0:
                 break
             i32[ptr[head + 48]] = code
@@ -98,18 +121,19 @@ def _load() -> Any:
 
 
 def launcher(call: int, kernels: Sequence[tuple[int, int, int, int, int, int, int, int]], stream: int, arguments: str, tail: Sequence[int],
-             result: Any, again: Callable[[], None], failed: Callable[[], None]) -> Callable[..., None]:
+             result: Any, again: Callable[[], None], failed: Callable[[], None], chosen: Chosen) -> Callable[..., None]:
     """The builtin that takes a launch's arguments.
 
-    call: the address of cuLaunchKernel.  kernels: (function, grid, block, shared bytes) each.  arguments: a letter for each, "d" a float,
-    others ints.  tail: the words that follow them.  result: a ctypes int that gets the code of a failure.  again, failed: see above.
+    call: the address of cuLaunchKernel.  stream: that of threads for which `chosen` has none.  kernels: (function, grid, block, shared bytes) each.
+    arguments: a letter for each, "d" a float, others ints.  tail: the words that follow them.  result: a ctypes int that gets the code of a
+    failure.  again, failed: see above.
     """
     make = _new or _load()
     floats = sum(1 << k for k, letter in enumerate(arguments) if letter == "d")
     if floats >> 64:
         raise NotImplementedError("a float behind the first 64 arguments")
     words = [len(arguments), floats, len(tail), len(kernels), call, stream, ctypes.addressof(result), id(again), id(failed),
-             *[w for kernel in kernels for w in kernel], *tail]
+             *chosen.words, *[w for kernel in kernels for w in kernel], *tail]
     header = _Header(struct.pack(f"<{len(words)}Q", *(w & 0xFFFFFFFFFFFFFFFF for w in words)))
-    header.keep = result, again, failed
+    header.keep = result, again, failed, chosen
     return make(ctypes.addressof(_method), header, None)  # type: ignore[no-any-return]

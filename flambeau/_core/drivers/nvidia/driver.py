@@ -489,6 +489,9 @@ class NvidiaDriver(Driver):
     def direct(self, device: int, prepared: PreparedLaunch, stream: Stream) -> Callable[..., None] | None:
         return self._programs().direct(device, prepared, stream)  # type: ignore[no-any-return]
 
+    def choose(self, stream: Stream, default: bool) -> None:
+        self._programs().chosen(stream.device).choose(None if default else stream.raw)
+
     def _programs(self) -> Any:
         if self._launches is None:
             from .launches import Launches

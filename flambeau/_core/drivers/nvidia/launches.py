@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.programs import PreparedLaunch, price
 from . import cuda_errors, native_launch
+from .direct import Chosen, launcher
 
 if TYPE_CHECKING:
     from ...kernels.cuda_c import Kernel
@@ -56,6 +57,7 @@ class Launches:
         self._lock = threading.RLock()
         self._libraries: dict[str, Any] = {}
         self._launch = 0
+        self._chosen: dict[int, Chosen] = {}
 
     def library(self, name: str, load: Callable[[NvidiaDriver], Any]) -> Any:
         """What `load` gives for this driver, once."""
@@ -135,12 +137,11 @@ class Launches:
         return several
 
     def direct(self, device: int, prepared: PreparedLaunch, stream: Stream) -> Callable[..., None] | None:
-        """What launches on this one stream when called with the arguments; None for what `bind` must serve."""
+        """What launches when called with the arguments, on this stream or on what the thread has chosen since; None for what `bind` must serve."""
         kernel = prepared.keep
         if type(kernel) is Routine or type(prepared.entry) is not _Refusal or not kernel.launches or "c" in kernel.arguments:
             return None
         self.driver._use(device)
-        from . import direct
         steps = [(int(self._function(device, kernel, name, shared)), *grid, *block, shared) for name, grid, block, shared in kernel.launches]
         result = ctypes.c_int(0)
         driver, name = self.driver, prepared.name
@@ -154,7 +155,15 @@ class Launches:
 
         def failed() -> None:
             raise self._failure(device, result.value, name)
-        return direct.launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed)
+        return launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed, self.chosen(device))
+
+    def chosen(self, device: int) -> Chosen:
+        """Which stream of a device each thread has chosen."""
+        with self._lock:
+            found = self._chosen.get(device)
+            if found is None:
+                found = self._chosen[device] = Chosen()
+            return found
 
     def _packed(self, device: int, kernel: Any, prepared: PreparedLaunch, steps: list[tuple[Any, ...]]) -> Call:
         """By the bindings' own call."""

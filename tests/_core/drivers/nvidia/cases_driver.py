@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -108,6 +109,75 @@ def end_absent_inventory(fake: Any) -> None:
     text = " ".join(shown.getvalue().split())
     for extra in ("cuda", "cuda-fft", "cuda-math", "cuda-dist"):
         assert f"'flambeau[{extra}]'" in text.replace("- ", "-"), text
+
+
+def end_side_streams(fake: Any) -> None:
+    """Launches stay builtins, and go to the stream that their own thread made current."""
+    import threading
+
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia.launches import Launches
+    fake.fake_launched_on.restype = ctypes.c_void_p
+    made: list[Any] = []
+    plain = Launches.direct
+
+    def direct(self: Launches, *args: Any) -> Any:
+        made.append(plain(self, *args))
+        return made[-1]
+    Launches.direct = direct  # type: ignore[method-assign]
+    x = torch.ones(64, device="cuda")
+    y = x + x
+    home, side, other = fake.fake_launched_on(), torch.cuda.Stream(), torch.cuda.Stream()
+    first = torch.cuda.default_stream()
+    assert home == first.cuda_stream
+    held, go = threading.Event(), threading.Event()
+    told: list[int] = []
+
+    def beside() -> None:
+        for stream in (None, other, first, None):
+            with torch.cuda.stream(stream):
+                x * 2.0
+                told.append(fake.fake_launched_on())
+        with torch.cuda.stream(other):
+            held.set()
+            go.wait()
+            x * 3.0
+            told.append(fake.fake_launched_on())
+    with torch.cuda.stream(side):
+        x + x
+        assert fake.fake_launched_on() == side.cuda_stream
+        with torch.cuda.stream(other):
+            x + x
+            assert fake.fake_launched_on() == other.cuda_stream
+            with torch.cuda.stream(first):
+                x + x
+                assert fake.fake_launched_on() == home
+            x + x
+            assert fake.fake_launched_on() == other.cuda_stream
+        x + x
+        assert fake.fake_launched_on() == side.cuda_stream
+    x + x
+    assert fake.fake_launched_on() == home
+    thread = threading.Thread(target=beside)
+    thread.start()
+    held.wait()
+    torch.cuda.set_stream(side)
+    y = x + x
+    assert fake.fake_launched_on() == side.cuda_stream
+    go.set()
+    thread.join()
+    assert told == [home, other.cuda_stream, home, home, other.cuda_stream]
+    torch.cuda.set_stream(first)
+    y = x + x
+    assert fake.fake_launched_on() == home
+    torch.cuda.synchronize()
+    assert y.tolist() == [2.0] * 64
+    assert len(made) >= 3 and None not in made, made
+    if torch.cuda.device_count() > 1:
+        with torch.cuda.stream(side):  # a stream of one GPU is none of another's
+            z = torch.ones(8, device="cuda:1")
+            z + z
+            assert fake.fake_launched_on() == torch.cuda.default_stream(1).cuda_stream
 
 
 def end_without_pools(fake: Any) -> None:

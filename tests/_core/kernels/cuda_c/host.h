@@ -222,6 +222,11 @@ inline void copy_async_16(void* to, const void* from) { host_copy_async(to, from
 inline void copy_async_16(void* to, const void* from, int filled) { host_copy_async(to, from, 16, filled); }
 inline void copy_async_8(void* to, const void* from) { host_copy_async(to, from, 8, 8); }
 inline void copy_async_4(void* to, const void* from) { host_copy_async(to, from, 4, 4); }
+// two words in one store of which any thread's will do
+inline void tell_host(unsigned long long* slot, unsigned long long number, unsigned long long value) {
+  if ((uintptr_t)slot % 16) host_stop("two words in one store that are no multiple of 16 bytes", 0);
+  if (atomicCAS(slot, 0ull, number) == 0) slot[1] = value;
+}
 inline void copy_async_commit() { host_copy_commit(); }
 template <int N> inline void copy_async_wait() { host_copy_wait(N); }
 

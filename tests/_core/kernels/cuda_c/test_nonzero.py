@@ -118,6 +118,7 @@ def test_what_is_out_of_range_is_told() -> None:
         told = [v for v in bad if v != spared]
         job = Job(searching.check(a.shape, source.strides, 0, 10, spared, slot.address, 5), [slot], [source], [np.array([5, told[0]] if told else [0, 0])])
         job.start, job.own = 0, [source.address]
+        assert "atomic" not in job.kernel.source  # the slot is the host's memory
         jobs.append(job)
     check_all(jobs)
 

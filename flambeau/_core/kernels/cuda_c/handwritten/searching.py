@@ -47,12 +47,21 @@ _OCCURRENCES_OF_FEW = """
   for (int i = (int)threadIdx.x; i < $bins; i += $threads)
     if (own[i] != 0) atomicAdd(counts + i, (unsigned long long)own[i]);"""
 
+# The slot is the host's memory: an atomic there needs a bus that carries it, and on one that does not is no atomic at all.  Both words are one
+# store, so what is told belongs together whichever of several threads comes last; who finds a complaint already there adds nothing.
+_TELL = """
+#ifndef FLAMBEAU_HOST
+__device__ __forceinline__ void tell_host(unsigned long long* slot, unsigned long long number, unsigned long long value) {
+  if (*(volatile unsigned long long*)slot == 0)
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" :: "l"(__cvta_generic_to_global(slot)), "l"(number), "l"(value) : "memory");
+}
+#endif"""
+
 _CHECK = """
   for (long long i = (long long)blockIdx.x * $threads + (int)threadIdx.x; i < $n; i += $stride) {
     const long long v = *(const long long*)((const unsigned char*)a.w[0] + place(a, (int)i, 0));
     if ((v < $low || v >= $high) && v != $spared) {
-      unsigned long long* const slot = (unsigned long long*)$slot;
-      if (atomicCAS(slot, 0ULL, (unsigned long long)$number) == 0) slot[1] = (unsigned long long)v;  // the first to come tells
+      tell_host((unsigned long long*)$slot, (unsigned long long)$number, (unsigned long long)v);
     }
   }"""
 
@@ -108,6 +117,7 @@ def check(shape: tuple[int, ...], strides: tuple[int, ...], low: int, high: int,
     rows(w, "place", shape, [strides], [8])
     count = _many(w, n)
     w.words("long long", low=low, high=high, spared=spared, slot=slot, number=number)
+    w.add(_TELL)
     w.function("check", THREADS, _CHECK)
     if n:
         w.launch("check", count, THREADS)
