@@ -70,7 +70,7 @@ class Product(Spec):
     """``entry(C, A, B)``: C = alpha A B + beta C for `batch` matrices (m, k), (k, n) of one type.
 
     a, b, c: elements from row to row, from column to column, from matrix to matrix.  tf32: whether float32 may be rounded to TF32.  wide:
-    whether the partial sums of 16-bit types must be added in float32.
+    whether the partial sums of 16-bit types must be added in float32.  timed: whether to try a library's algorithms, and take the fastest.
 
     epilogue: what more is done, with an address that the entry takes after B's.  "bias": a row of n numbers is added to every row of C.
     "bias relu", "bias gelu": that, then max(x, 0) or the tanh form of GELU.  Where `recorded`, the address of `PreparedLaunch.beside` bytes
@@ -92,6 +92,7 @@ class Product(Spec):
     wide: bool = False
     epilogue: str = ""
     recorded: bool = False
+    timed: bool = False
 
 
 class Convolution(Spec):

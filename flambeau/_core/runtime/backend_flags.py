@@ -27,5 +27,6 @@ def put(name: str, value: bool | int) -> None:
             capture.now.hold((value != _usual[name]) - (values[name] != _usual[name]))
         values[name] = value
         turn += 1
+        dispatch.set_timed(bool(values["cudnn.benchmark"] and not values["cudnn.deterministic"] and not values["deterministic"]))
         if not name.startswith("attention."):
             dispatch.changed()

@@ -39,6 +39,7 @@ _wait_observers: tuple[Any, ...] = ()
 _lock = forks.lock()
 ours = provenance.inside.get
 _tf32 = False
+_timed = False
 _wide: frozenset[str] = frozenset()
 
 
@@ -202,6 +203,12 @@ def set_tf32(allowed: bool) -> None:
         changed()
 
 
+def set_timed(timed: bool) -> None:
+    """Whether products may be tried by several algorithms; it counts from the next epoch on."""
+    global _timed
+    _timed = timed
+
+
 def set_wide(name: str, wide: bool) -> None:
     """Whether products of matrices of the 16-bit type `name` must add their partial sums in float32."""
     global _wide
@@ -213,7 +220,7 @@ def set_wide(name: str, wide: bool) -> None:
 def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int = 1, alpha: complex = 1.0,
             beta: complex = 0.0, epilogue: str = "", recorded: bool = False) -> PreparedLaunch | None:
     """A device's own launch of a `specs.Product`, as exact as this process wants it."""
-    return find(dev, Product(d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue, recorded))
+    return find(dev, Product(d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue, recorded, _timed))
 
 
 class Copy:

@@ -2,7 +2,9 @@
 
 cuBLASLt reads matrices by columns; a matrix by rows is the transposed one by columns, so C = A B is asked for as C' = B' A'.
 Descriptors and the choice of an algorithm are made once for each shape, and again only for addresses of lower alignment; the product
-itself is entered through a builtin (`native_launch.product`).
+itself is entered through a builtin (`native_launch.product`).  The library proposes several; where one refuses when it is run, the next serves.
+Where algorithms may be timed (`Product.timed`), those of large products are, once for a shape, and the disk keeps the fastest, for the same GPU and
+version of the library.
 Names and numbers are those of NVIDIA's cublasLt.h.
 """
 
@@ -12,6 +14,7 @@ import ctypes
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ...kernels import cache
 from . import cuda_errors, libraries, native_launch
 
 if TYPE_CHECKING:
@@ -36,6 +39,10 @@ _WITH_ROW, _WITH_BESIDE = 4 | 512, 128  # bits of those that take a row, and ano
 _BATCH, _BATCH_STEP = 5, 6
 _MOST_WORKSPACE, _REDUCTIONS, _ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D = 1, 3, 5, 6, 7, 8
 _IN_COMPUTE_TYPE = 2  # partial sums are added in float32, not in the 16 bits of the result
+_PROPOSED = 8  # algorithms that are asked for
+_ELSEWHERE = (3, 7, 8, 15)  # statuses that say that another algorithm may do it
+_WORTH_TIMING = 1 << 30  # operations of a product
+_TIMES = 4  # that an algorithm is run to be timed
 _MOST_PRODUCTS = 1 << 13
 _MOST_BATCH = 65535  # a grid's third axis: larger batches are not served by all kernels
 _ROW = 16  # bytes: what an epilogue's operands must be aligned to
@@ -127,8 +134,8 @@ class Description:
                 if layout:
                     lib.cublasLtMatrixLayoutDestroy(layout)
 
-    def choose(self, handle: ctypes.c_void_p, alignment: int, room: int = _WORKSPACE) -> _Heuristic | None:
-        """The library's first choice for addresses of this alignment and so many bytes of workspace; None where it has no kernel."""
+    def choices(self, handle: ctypes.c_void_p, alignment: int, room: int = _WORKSPACE) -> list[_Heuristic]:
+        """What the library proposes for addresses of this alignment and so many bytes of workspace, best first; none where it has no kernel."""
         lib, preference = self.lib, ctypes.c_void_p()
         check(lib.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "choosing a kernel")
         try:
@@ -140,12 +147,12 @@ class Description:
             least = ctypes.c_uint32(alignment)
             for which in (_ALIGN_A, _ALIGN_B, _ALIGN_C, _ALIGN_D):
                 check(lib.cublasLtMatmulPreferenceSetAttribute(preference, which, ctypes.byref(least), 4), "choosing a kernel")
-            found, count = _Heuristic(), ctypes.c_int(0)
-            code = lib.cublasLtMatmulAlgoGetHeuristic(handle, self.matmul, self.first, self.second, self.third, self.third, preference, 1,
-                                                      ctypes.byref(found), ctypes.byref(count))
+            found, count = (_Heuristic * _PROPOSED)(), ctypes.c_int(0)
+            code = lib.cublasLtMatmulAlgoGetHeuristic(handle, self.matmul, self.first, self.second, self.third, self.third, preference, _PROPOSED,
+                                                      found, ctypes.byref(count))
         finally:
             lib.cublasLtMatmulPreferenceDestroy(preference)
-        return found if not code and count.value and not found.state else None
+        return [] if code else [h for h in found[:count.value] if not h.state]
 
 
 def check(code: int, what: str) -> None:
@@ -167,6 +174,7 @@ def load() -> ctypes.CDLL:
         getattr(lib, f"cublasLt{name}SetAttribute").argtypes = (p, i, p, size)
     lib.cublasLtMatmulDescCreate.argtypes = (p, i, i)
     lib.cublasLtMatrixLayoutCreate.argtypes = (p, i, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64)
+    lib.cublasLtGetVersion.restype = size
     lib.cublasLtMatmulAlgoGetHeuristic.argtypes = (p, p, p, p, p, p, p, i, p, p)
     return lib
 
@@ -214,7 +222,7 @@ class Library:
         return made
 
     def _make(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int, alpha: complex, beta: complex,
-              tf32: bool, wide: bool, epilogue: str) -> Callable[[Any, tuple[Any, ...]], None] | None:
+              tf32: bool, wide: bool, epilogue: str, timed: bool) -> Callable[[Any, tuple[Any, ...]], None] | None:
         """``call(stream, (C, A, B))``, with what an epilogue takes after these: C = alpha A B + beta C.  None for types, strides or
         epilogues that the library does not serve."""
         if d.name not in _TYPES:
@@ -231,18 +239,49 @@ class Library:
             handle, made.matmul)], ctypes.addressof(scale), made.first.value or 0, made.second.value or 0, ctypes.addressof(keep),
             made.third.value or 0, ctypes.addressof(result), ctypes.cast(self.lib.cublasLtMatmulDescSetAttribute, ctypes.c_void_p).value or 0],
             made.places)
-        chosen: dict[int, tuple[int, int, _Heuristic]] = {}
+        chosen: dict[int, list[_Heuristic]] = {}  # by alignment, negative without a workspace: what is left of the proposals, best first
+        timed = timed and not beta and 2 * m * n * k * batch >= _WORTH_TIMING  # what is added to the result may be done but once
+        name = cache.key("cublaslt product", str(self.lib.cublasLtGetVersion()), driver.properties(device).name, repr(
+            (d.name, m, n, k, a, b, c, batch, tf32, wide, epilogue))) if timed else ""
+        untimed: set[int] = set()
         workspaces = self._workspaces
-        current, state = driver._current, driver._devices[device].state
+        lock = self._lock
+        current, state, addressof = driver._current, driver._devices[device].state, ctypes.addressof
 
-        def choose(alignment: int, room: int = _WORKSPACE) -> tuple[int, int, _Heuristic]:
+        def choose(alignment: int, room: int = _WORKSPACE) -> list[_Heuristic]:
             made.put(_ROW)
-            found = made.choose(handle, alignment, room)
-            if found is None:
+            found = made.choices(handle, alignment, room)
+            if not found:
                 raise RuntimeError(f"cuBLASLt has no kernel for a product of {d} matrices ({m}, {k}) and ({k}, {n})"
                                    + ("" if room else " that needs no workspace, and the GPU has no room for one"))
-            kept = chosen[alignment if room else -alignment] = found.workspace, ctypes.addressof(found), found  # the algorithm lies first in it
-            return kept
+            if timed and room:
+                kept = cache.load(f"{name}-{alignment}") or b""
+                if len(kept) == ctypes.sizeof(_Heuristic):
+                    found.insert(0, _Heuristic.from_buffer_copy(kept))
+                else:
+                    untimed.add(alignment)
+            chosen[alignment if room else -alignment] = found
+            return found
+
+        def time(those: list[_Heuristic], stream: Stream, args: tuple[Any, ...], room: int) -> None:
+            """Puts the fastest first; those that fail are left out, unless all do."""
+            to, left, right, *beside = args
+            took: list[tuple[float, int]] = []
+            start, end = driver.event_create(True), driver.event_create(True)
+            for at, one in enumerate(those):
+                for turn in range(_TIMES + 1):  # the first is not counted
+                    if turn == 1:
+                        driver.event_record(start, stream)
+                    enter(to, left, right, addressof(one), room, one.workspace, stream.raw, *beside)
+                    if codes[0]:
+                        break
+                driver.event_record(end, stream)
+                driver.event_synchronize(end)
+                if not codes[0]:
+                    took.append((driver.event_elapsed(start, end), at))
+                codes[0] = 0
+            if took:
+                those[:] = [those[at] for _, at in sorted(took)]
 
         def failed(stream: Stream) -> None:
             code, codes[0] = codes[0], 0
@@ -258,13 +297,25 @@ class Library:
             to, left, right, *beside = args
             low = (to | left | right) & (_FULL - 1)
             alignment = low & -low if low else _FULL
-            workspace, algorithm, _ = chosen.get(alignment) or choose(alignment)
+            those = chosen.get(alignment) or choose(alignment)
             room = 0
-            if workspace:
+            if those[0].workspace:
                 room = workspaces.get(stream) or self.workspace(stream)
                 if not room:
-                    workspace, algorithm, _ = chosen.get(-alignment) or choose(alignment, 0)
-            enter(to, left, right, algorithm, room, workspace, stream.raw, *beside)
+                    those = chosen.get(-alignment) or choose(alignment, 0)
+            if alignment in untimed and room:
+                untimed.discard(alignment)
+                time(those, stream, args, room)
+                cache.store(f"{name}-{alignment}", bytes(those[0]))
+            one = those[0]
+            enter(to, left, right, addressof(one), room, one.workspace, stream.raw, *beside)  # the algorithm lies first in it
+            while codes[0] in _ELSEWHERE and len(those) > 1:
+                codes[0] = 0
+                with lock:
+                    if those[0] is one and len(those) > 1:
+                        del those[0]
+                    one = those[0]
+                enter(to, left, right, addressof(one), room, one.workspace, stream.raw, *beside)
             if codes[0]:
                 failed(stream)
         call.keep = made, scale, keep, result  # type: ignore[attr-defined]  # the builtin knows their addresses only
@@ -274,7 +325,7 @@ class Library:
         except RuntimeError:
             if epilogue or batch <= _MOST_BATCH:
                 return None
-            return self._parts(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32, wide, epilogue)
+            return self._parts(device, d, m, n, k, a, b, c, batch, alpha, beta, tf32, wide, epilogue, timed)
         return call
 
     def _parts(self, device: int, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c: Steps, batch: int,
@@ -310,7 +361,7 @@ def product(launches: Launches, device: int, spec: Product) -> PreparedLaunch | 
     elif spec.recorded and epilogue == "bias gelu":
         epilogue, beside = "bias gelu input", m * n * d.itemsize
     call = launches.library("cublasLt", Library).product(device, d, m, n, k, spec.a, spec.b, spec.c, spec.batch, spec.alpha, spec.beta, spec.tf32,
-                                                         spec.wide, epilogue)
+                                                         spec.wide, epilogue, spec.timed)
     if call is None:
         return None
     after = epilogue.removeprefix("bias").strip().replace(" ", "_")

@@ -1,7 +1,8 @@
 """Convolutions by cuDNN 9, entered through ctypes.
 
 The calls by descriptor are used, which cuDNN 9 still has, not its graphs: they take every layout, type and group count that is
-asked for here, and say themselves which algorithm to take.  Names and numbers are those of NVIDIA's cudnn_cnn.h and cudnn_ops.h.
+asked for here, and say themselves which algorithm to take.  Those that were tried (`backends.cudnn.benchmark`) are kept on disk by their times,
+for the same GPU and version of the library, so that the next process need not try them.  Names and numbers are those of NVIDIA's cudnn_cnn.h and cudnn_ops.h.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+from ...kernels import cache
 from ...layout import is_channels_last, is_contiguous, numel
 from . import libraries
 
@@ -245,6 +247,8 @@ class Library:
         try:
             made = Description(self.lib, *what)
             asked = self.handle(device)
+            if benchmark and key not in self._best and (found := self._kept(device, what, deterministic)):
+                self._best[key] = found
             choices = self._best.get(key) or [c for c in made.suggested(asked) if not deterministic or c.determinism == _DETERMINISTIC]
             choices = [c for c in choices if room is None or c.memory <= room]
         except Unsupported:
@@ -261,6 +265,7 @@ class Library:
             if found:
                 choices[:] = self._best[key] = found
                 prepared.workspace = found[0].memory
+                cache.store(self._name(device, what, deterministic), b"".join(bytes(c) for c in found))
 
         def call(stream: Stream, args: tuple[Any, ...]) -> None:
             driver._use(device)
@@ -285,6 +290,15 @@ class Library:
         if trying:
             prepared.workspace = max(prepared.workspace, made.room(asked, _TRIED_ROOM if room is None else min(room, _TRIED_ROOM)))
         return prepared
+
+    def _name(self, device: int, *what: Any) -> str:
+        """Under which the disk keeps what was tried of a convolution."""
+        return cache.key("cudnn convolution", str(self.lib.cudnnGetVersion()), self.driver.properties(device).name, repr(what))
+
+    def _kept(self, device: int, *what: Any) -> list[Choice]:
+        """The algorithms as another process, or this one, found them, fastest first; empty where nobody has tried."""
+        text, size = cache.load(self._name(device, *what)) or b"", ctypes.sizeof(Choice)
+        return [Choice.from_buffer_copy(text, at) for at in range(0, len(text) - size + 1, size)]
 
     def _fault(self, device: int, stream: Stream, code: int, what: str) -> None:
         libraries.check(self.driver, device, stream, code, "cudnn", what, _STATUS)

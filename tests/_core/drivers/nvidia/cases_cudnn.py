@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,11 @@ def start() -> None:
     from flambeau._core.drivers.nvidia import libraries
     others = libraries.find
     libraries.find = lambda name: path if name == "cudnn" else others(name)
+    from flambeau._core.drivers.nvidia import cudnn
+    from flambeau._core.kernels import cache
+    plain = cudnn.Library._name
+    # what other runs of these cases tried is not this one's to find
+    cudnn.Library._name = lambda *what: cache.key(plain(*what), str(os.getpid()))  # type: ignore[method-assign]
 
 
 class told:
@@ -215,6 +221,33 @@ def case_benchmark() -> None:
         assert all(torch.allclose(t.grad.cpu(), right.grad, atol=1e-4) for t, right in zip((x, w), on_host, strict=True))
     torch.backends.cudnn.benchmark = False
     assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
+
+
+def case_what_was_tried_is_kept() -> None:
+    """Another process, and this one once it has forgotten, takes the algorithm that was fastest; not one that must give the same bits each time."""
+    import flambeau as torch
+    from flambeau._core.runtime import caches, gpus
+    args, right, f = _plain(5)
+    library = gpus.gpu(0).driver._programs()._libraries["cudnn"]
+    torch.backends.cudnn.benchmark = True
+
+    def used() -> list[int]:
+        library._best.clear()
+        caches.forget()
+        before = ran()
+        assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
+        return [b - a for a, b in zip(before, ran(), strict=True)][:3]
+    with told((FASTEST, 2)):
+        first = used()
+        assert used() == [0, 0, 1], first
+    with told((FASTEST, 1)):  # nobody asks again
+        assert used() == [0, 0, 1]
+        torch.backends.cudnn.deterministic = True
+        assert used() != [0, 0, 1]
+        torch.backends.cudnn.deterministic = False
+    with told((REFUSED_WHEN_RUN, 4)):  # what is kept and refused is passed over
+        assert used()[2] == 0
+    torch.backends.cudnn.benchmark = False
 
 
 def case_little_room() -> None:

@@ -5,6 +5,7 @@ factorizations.  ``python cases_libraries.py ORDER SEED [NAME...]``.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,82 @@ def case_product_fails() -> None:
     except RuntimeError as error:
         assert "cuBLASLt, a product of torch.float32 matrices (6, 6) and (6, 6): its kernel failed (status 13)" in str(error), error
     assert (x @ x).sum().item() == 216.0
+
+
+def case_algorithms_that_refuse_when_they_are_run() -> None:
+    """The next of those proposed does it, then and later; where none does, what the library says is told."""
+    import flambeau as torch
+    lib = fake("libcublasLt.so.13")
+    f, relu = torch.nn.functional, torch.nn.ReLU()
+    for epilogue in (False, True):
+        n = 24 if epilogue else 40
+        x, layer = torch.ones(16, n, device="cuda"), torch.nn.Linear(n, 16, device="cuda")
+        with torch.no_grad():
+            layer.weight.fill_(0.5)
+            layer.bias.fill_(-1.0)
+
+            def made(x: Any = x, layer: Any = layer, epilogue: bool = epilogue) -> Any:
+                return torch.nn.Sequential(layer, relu)(x) if epilogue else f.linear(x, layer.weight)
+            right = [[n / 2 - epilogue] * 16] * 16
+            lib.fake_algorithms(1, -1)
+            before = [lib.fake_ran(k) for k in range(3)]
+            assert made().tolist() == right
+            lib.fake_algorithms(0, -1)
+            assert made().tolist() == right
+            assert [lib.fake_ran(k) - was for k, was in enumerate(before)] == [0, 2, 0]
+            lib.fake_algorithms(7, -1)
+            try:
+                made()
+                raise AssertionError("the refusal was not told")
+            except RuntimeError as error:
+                assert "it does not support this (status 15)" in str(error), error
+            lib.fake_algorithms(0, -1)
+            assert made().tolist() == right
+
+
+def case_algorithms_of_products_are_timed_and_kept() -> None:
+    """Once for a shape, where the program lets libraries be tried; another process takes what the disk keeps."""
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia import blaslt
+    from flambeau._core.kernels import cache
+    from flambeau._core.runtime import caches, gpus
+    lib = fake("libcublasLt.so.13")
+    x = torch.ones(32, 56, device="cuda")
+    y = torch.ones(56, 8, device="cuda")
+    library = gpus.gpu(0).driver._programs()._libraries["cublasLt"]
+    worth, plain = blaslt._WORTH_TIMING, cache.key
+    blaslt._WORTH_TIMING = 1
+    cache.key = lambda *parts: plain(*parts, str(os.getpid()))  # what other runs of these cases found is not this one's to find
+
+    def used() -> list[int]:
+        library._made.clear()
+        caches.forget()
+        before = [lib.fake_ran(k) for k in range(3)]
+        assert (x @ y).sum().item() == 32 * 56 * 8
+        return [lib.fake_ran(k) - was for k, was in enumerate(before)]
+    try:
+        lib.fake_algorithms(0, 2)
+        assert used() == [1, 0, 0]  # nobody has asked for it
+        torch.backends.cudnn.benchmark = True
+        n = blaslt._TIMES + 1
+        assert used() == [n, n, n + 1]
+        assert (x @ y).sum().item() == 32 * 56 * 8
+        lib.fake_algorithms(0, 1)
+        assert used() == [0, 0, 1]  # from the disk
+        lib.fake_algorithms(4, 1)
+        assert used() == [1, 0, 0]  # what is kept may be refused
+        torch.use_deterministic_algorithms(True)
+        lib.fake_algorithms(0, 2)
+        assert used() == [1, 0, 0]
+        torch.use_deterministic_algorithms(False)
+        y = torch.ones(56, 16, device="cuda")[:, :8]
+        lib.fake_algorithms(1, 1)
+        assert used() == [0, n + 1, n]  # another shape; one that is refused takes no part
+    finally:
+        lib.fake_algorithms(0, -1)
+        blaslt._WORTH_TIMING, cache.key = worth, plain
+        torch.use_deterministic_algorithms(False)
+        torch.backends.cudnn.benchmark = False
 
 
 def case_products_that_are_not_served() -> None:

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 enum { INVALID = 7, UNSUPPORTED = 15 };
@@ -12,7 +13,7 @@ enum { PLAIN = 1, RELU = 2, BIAS = 4, DRELU = 8, GELU = 32, DGELU = 64, AUX = 12
 struct Layout { int type; uint64_t rows, cols; int64_t lead; int32_t batch = 1; int64_t step = 0; };
 struct Product { int compute, scale; int32_t ta = 0, tb = 0, epilogue = 1; void *row = nullptr, *aux = nullptr; int64_t aux_lead = 0; };
 struct Preference { uint64_t workspace = 0; uint32_t align = 256, reductions = 7; };
-struct Chosen { uint64_t align; uint64_t rest[7]; size_t workspace; int state; float waves; int reserved[4]; };
+struct Chosen { uint64_t align, number, rest[6]; size_t workspace; int state; float waves; int reserved[4]; };
 
 static float half(uint16_t h) {
   int e = h >> 10 & 31, m = h & 1023;
@@ -37,6 +38,10 @@ EXPORT long fake_products(int what) { return what == 0 ? tf32 : what == 1 ? wide
 EXPORT long fake_epilogues(int code) { return asked[code & 1023]; }
 EXPORT void fake_refuse_epilogues(int bits) { refused = bits; }  // the heuristic has no kernel for epilogues with one of these
 EXPORT void fake_fail_product(int code) { fail_next = code; }
+static const int PROPOSED = 3;
+static long refused_when_run = 0, fastest = -1, ran[PROPOSED];
+EXPORT void fake_algorithms(int refuse, int fast) { refused_when_run = refuse, fastest = fast; }  // bits of those refused; the one that does not take its time, -1: all
+EXPORT long fake_ran(int algorithm) { return ran[algorithm]; }
 
 static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 static double gelu_slope(double x) {
@@ -68,9 +73,10 @@ static void put(void *p, int64_t i, int type, Z v) {
   else ((uint16_t *)p)[i] = put16((float)v.real(), type);
 }
 
-struct Work { Product p; Layout a, b, c; const void *at, *bt; void *ct; Z alpha, beta; };
+struct Work { Product p; Layout a, b, c; const void *at, *bt; void *ct; Z alpha, beta; bool slow; };
 static int carry_out(void *with) {
   Work *w = (Work *)with;
+  if (w->slow) usleep(3000);
   uint64_t m = w->c.rows, n = w->c.cols, k = w->p.ta ? w->a.rows : w->a.cols;
   for (int32_t q = 0; q < w->c.batch; q++)
     for (uint64_t j = 0; j < n; j++)
@@ -106,6 +112,7 @@ static int carry_out(void *with) {
   return 0;
 }
 
+EXPORT size_t cublasLtGetVersion() { return 130000; }
 EXPORT int cublasLtCreate(void **h) { *h = malloc(1); return 0; }
 EXPORT int cublasLtDestroy(void *h) { free(h); return 0; }
 EXPORT int cublasLtMatmulDescCreate(void **d, int compute, int scale) { *d = new Product{compute, scale}; return 0; }
@@ -138,36 +145,39 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(void *p, int what, const void *v
   else return INVALID;
   return 0;
 }
-EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *c, void *, void *p, int, Chosen *found, int *count) {
+EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, void *d, void *, void *, void *c, void *, void *p, int most, Chosen *found, int *count) {
   if (((Layout *)c)->batch > 65535) { *count = 0; return UNSUPPORTED; }
   auto *product = (Product *)d;
   *count = 0;
   if (!known(product->epilogue) || !lead_fits(product, ((Layout *)c)->rows)) return INVALID;
   if (product->epilogue & refused || (product->epilogue != 1 && (product->scale || ((Preference *)p)->align < 16))) return UNSUPPORTED;  // float32 and 16 bits only
   wide += ((Preference *)p)->reductions == 2;
-  found->align = ((Preference *)p)->align;
-  found->workspace = ((Preference *)p)->workspace / 4;
-  found->state = 0;
-  *count = 1;
+  for (; *count < most && *count < PROPOSED; ++*count) {
+    Chosen &one = found[*count];
+    one.align = ((Preference *)p)->align, one.number = *count, one.workspace = ((Preference *)p)->workspace / 4, one.state = 0;
+  }
   return 0;
 }
 EXPORT int cublasLtMatmul(void *, void *p, const void *alpha, const void *a, void *la, const void *b, void *lb, const void *beta, const void *c,
                           void *lc, void *d, void *, const void *algorithm, void *workspace, size_t size, void *stream) {
   auto *product = (Product *)p;
   auto *x = (Layout *)la, *y = (Layout *)lb, *z = (Layout *)lc;
-  uint64_t align = *(const uint64_t *)algorithm;
+  uint64_t align = *(const uint64_t *)algorithm, number = ((const uint64_t *)algorithm)[1];
+  if (number >= (uint64_t)PROPOSED) return INVALID;
   if (c != d || ((uintptr_t)a | (uintptr_t)b | (uintptr_t)d) & (align - 1) || (size && !workspace)) return INVALID;
   uint64_t m = product->ta ? x->cols : x->rows, k = product->ta ? x->rows : x->cols, n = product->tb ? y->rows : y->cols;
   if (k != (product->tb ? y->cols : y->rows) || m != z->rows || n != z->cols || x->batch != y->batch || x->batch != z->batch) return INVALID;
   if (product->epilogue & (BIAS | BGRADB) && (!product->row || (uintptr_t)product->row & 15)) return INVALID;
   if (product->epilogue & AUX && (!product->aux || (uintptr_t)product->aux & 15)) return INVALID;
   if (!known(product->epilogue) || !lead_fits(product, m) || (product->epilogue & AUX && x->batch > 1)) return INVALID;
+  if (refused_when_run >> number & 1) return UNSUPPORTED;
   if (fail_next) { int code = (int)fail_next; fail_next = 0; return code; }
+  ran[number]++;
   tf32 += product->compute == 77;
   rows += product->epilogue == 4;
   sums += product->epilogue == 512;
   asked[product->epilogue & 1023]++;
-  auto *w = new Work{*product, *x, *y, *z, a, b, d, get(alpha, 0, product->scale), get(beta, 0, product->scale)};
+  auto *w = new Work{*product, *x, *y, *z, a, b, d, get(alpha, 0, product->scale), get(beta, 0, product->scale), fastest >= 0 && number != (uint64_t)fastest};
   static auto enqueue = (int (*)(void *, int (*)(void *), void *))dlsym(RTLD_DEFAULT, "fake_enqueue");
   return enqueue(stream, carry_out, w) ? INVALID : 0;
 }
