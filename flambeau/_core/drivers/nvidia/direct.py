@@ -13,12 +13,16 @@ The builtin's `self` is a bytes object, the launch's header:
   word 7  what is called after a failure; the launch is then tried again, unless it raised
   word 8  what is called when it fails again
   word 9  the address of pthread_getspecific
-  word 10 the key by which it gives the stream that this thread has chosen, or 0 (`Chosen`)
+  word 10 the key by which it gives the stream that this thread has chosen, or 0 (`Streams`)
+  word 11 the address of how many launches the device was given since the host last waited for it
   then for each kernel  function, grid (3), block (3), bytes of shared memory
   then the words that follow the arguments
 
 Nothing is asked before a launch: whether the device's context is current in this thread, whether the device still lives and whether
 the process has forked, the driver itself tells by refusing.
+
+The driver lets a thread wait that launches while the device's queue of launches is full, some thousand of them.  Where so many may be queued the
+builtin lets other threads run Python meanwhile.
 """
 
 from __future__ import annotations
@@ -37,12 +41,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _NAME = "flambeau_cuda_enter"
-_HEAD = 11
+_HEAD = 12
+_MANY = 512  # launches since the host last waited, after which one may block
 _LEGACY = 1  # the driver's other name of stream 0
 
 
-class Chosen:
-    """Which stream each thread's launches on one device go to: a word of the thread's own, which machine code reads."""
+class Streams:
+    """What machine code reads of the streams of one device: which one each thread has chosen, in a word of the thread's own, and how many
+    launches were queued since the host last waited."""
 
     def __init__(self) -> None:
         lib, self._key = ctypes.CDLL(None), ctypes.c_uint(0)
@@ -50,12 +56,17 @@ class Chosen:
             raise OSError("there is no room for another word of each thread")
         self._set = lib.pthread_setspecific
         self._set.argtypes = (ctypes.c_uint, ctypes.c_void_p)
-        self.words = ctypes.cast(lib.pthread_getspecific, ctypes.c_void_p).value or 0, self._key.value
+        self._queued = ctypes.c_longlong(0)
+        self.words = ctypes.cast(lib.pthread_getspecific, ctypes.c_void_p).value or 0, self._key.value, ctypes.addressof(self._queued)
 
     def choose(self, stream: int | None) -> None:
         """From now on this thread's launches go to the stream of this number; None: to the default one."""
         if self._set(self._key, stream if stream is None else stream or _LEGACY):
             raise MemoryError("there is no memory for the thread's current stream")
+
+    def waited(self) -> None:
+        """The host has waited for the device, or for one of its streams."""
+        self._queued.value = 0
 
 
 class _Header(bytes):
@@ -89,7 +100,14 @@ def {_NAME}(self: ptr, given: ptr, n: i64) -> ptr:
     for j in range(count):
         told = 56
         while True:
+            queued = i64[ptr[head + 88]] + 1
+            i64[ptr[head + 88]] = queued
+            thread = ptr(0)
+            if queued > {_MANY}:
+                thread = PyEval_SaveThread()
             code = call(i32, ptr[head + 32], ptr[kernel], {", ".join(f"i32(i64[kernel + {8 * k}])" for k in range(1, 8))}, stream, params, ptr(0))
+            if thread is not None:
+                PyEval_RestoreThread(thread)
             if code == 0:
                 break
             i32[ptr[head + 48]] = code
@@ -121,10 +139,10 @@ def _load() -> Any:
 
 
 def launcher(call: int, kernels: Sequence[tuple[int, int, int, int, int, int, int, int]], stream: int, arguments: str, tail: Sequence[int],
-             result: Any, again: Callable[[], None], failed: Callable[[], None], chosen: Chosen) -> Callable[..., None]:
+             result: Any, again: Callable[[], None], failed: Callable[[], None], streams: Streams) -> Callable[..., None]:
     """The builtin that takes a launch's arguments.
 
-    call: the address of cuLaunchKernel.  stream: that of threads for which `chosen` has none.  kernels: (function, grid, block, shared bytes) each.
+    call: the address of cuLaunchKernel.  stream: that of threads that chose none of `streams`.  kernels: (function, grid, block, shared bytes) each.
     arguments: a letter for each, "d" a float, others ints.  tail: the words that follow them.  result: a ctypes int that gets the code of a
     failure.  again, failed: see above.
     """
@@ -133,7 +151,7 @@ def launcher(call: int, kernels: Sequence[tuple[int, int, int, int, int, int, in
     if floats >> 64:
         raise NotImplementedError("a float behind the first 64 arguments")
     words = [len(arguments), floats, len(tail), len(kernels), call, stream, ctypes.addressof(result), id(again), id(failed),
-             *chosen.words, *[w for kernel in kernels for w in kernel], *tail]
+             *streams.words, *[w for kernel in kernels for w in kernel], *tail]
     header = _Header(struct.pack(f"<{len(words)}Q", *(w & 0xFFFFFFFFFFFFFFFF for w in words)))
-    header.keep = result, again, failed, chosen
+    header.keep = result, again, failed, streams
     return make(ctypes.addressof(_method), header, None)  # type: ignore[no-any-return]

@@ -285,6 +285,8 @@ class NvidiaDriver(Driver):
         d = self._use(device)
         code, = self._cu.cuCtxSynchronize()
         self._check(d, code, "waiting for the device")
+        if self._launches is not None:
+            self._launches.waited(device)
         for tell in self.after_waits:
             tell(device)
         if self.complaints is not None:
@@ -459,6 +461,8 @@ class NvidiaDriver(Driver):
         d = self._use(stream.device)
         code, = self._cu.cuStreamSynchronize(stream.handle)
         self._check(d, code, "waiting for a stream")
+        if self._launches is not None:
+            self._launches.waited(stream.device)
         if stream.kept:
             self._reap(stream)
         for tell in self.after_waits:
@@ -490,7 +494,7 @@ class NvidiaDriver(Driver):
         return self._programs().direct(device, prepared, stream)  # type: ignore[no-any-return]
 
     def choose(self, stream: Stream, default: bool) -> None:
-        self._programs().chosen(stream.device).choose(None if default else stream.raw)
+        self._programs().streams(stream.device).choose(None if default else stream.raw)
 
     def _programs(self) -> Any:
         if self._launches is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...kernels.programs import PreparedLaunch, price
 from . import cuda_errors, native_launch
-from .direct import Chosen, launcher
+from .direct import Streams, launcher
 
 if TYPE_CHECKING:
     from ...kernels.cuda_c import Kernel
@@ -57,7 +57,7 @@ class Launches:
         self._lock = threading.RLock()
         self._libraries: dict[str, Any] = {}
         self._launch = 0
-        self._chosen: dict[int, Chosen] = {}
+        self._streams: dict[int, Streams] = {}
 
     def library(self, name: str, load: Callable[[NvidiaDriver], Any]) -> Any:
         """What `load` gives for this driver, once."""
@@ -155,15 +155,21 @@ class Launches:
 
         def failed() -> None:
             raise self._failure(device, result.value, name)
-        return launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed, self.chosen(device))
+        return launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed, self.streams(device))
 
-    def chosen(self, device: int) -> Chosen:
-        """Which stream of a device each thread has chosen."""
+    def streams(self, device: int) -> Streams:
+        """What direct launches read of a device's streams."""
         with self._lock:
-            found = self._chosen.get(device)
+            found = self._streams.get(device)
             if found is None:
-                found = self._chosen[device] = Chosen()
+                found = self._streams[device] = Streams()
             return found
+
+    def waited(self, device: int) -> None:
+        """The host has waited for a device, or for one of its streams."""
+        found = self._streams.get(device)
+        if found is not None:
+            found.waited()
 
     def _packed(self, device: int, kernel: Any, prepared: PreparedLaunch, steps: list[tuple[Any, ...]]) -> Call:
         """By the bindings' own call."""

@@ -180,6 +180,35 @@ def end_side_streams(fake: Any) -> None:
             assert fake.fake_launched_on() == torch.cuda.default_stream(1).cuda_stream
 
 
+def end_launches_that_wait(fake: Any) -> None:
+    """While a launch waits for room in the device's queue, other threads run Python: one of them makes room."""
+    import threading
+    import time
+
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia import direct
+    fake.fake_full.argtypes = (ctypes.c_long,)
+    x = torch.ones(8, device="cuda")
+    for _ in range(direct._MANY + 1):
+        y = x + x
+    began = threading.Event()
+
+    def make_room() -> None:
+        began.wait()
+        fake.fake_full(0)
+    thread = threading.Thread(target=make_room)
+    thread.start()
+    fake.fake_full(20_000_000)
+    since = time.perf_counter()
+    began.set()
+    for _ in range(3):
+        y = x + x
+    thread.join()
+    assert time.perf_counter() - since < 10, "nobody could make room"
+    torch.cuda.synchronize()
+    assert y.tolist() == [2.0] * 8
+
+
 def end_without_pools(fake: Any) -> None:
     """A device that has none, and an environment that wants none."""
     import flambeau as torch

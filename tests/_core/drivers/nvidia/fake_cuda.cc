@@ -530,10 +530,14 @@ EXPORT int cuFuncSetAttribute(void *f, int what, int v) {
   if (what == 8) ((std::pair<Function, int> *)f)->first.shared = v;  // MAX_DYNAMIC_SHARED_SIZE_BYTES: less takes back what was given
   return OK;
 }
+// A full queue: launches wait until it is opened, at most `most` microseconds
+static volatile long full_for = 0;
+EXPORT void fake_full(long most) { full_for = most; }
 static thread_local void *launched_on = nullptr;
 EXPORT void *fake_launched_on() { return launched_on; }  // the stream of this thread's last launch
 EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
                           void **args, void **) {
+  for (long waited = 0; waited < full_for; waited += 1000) usleep(1000);
   ON_STREAM;
   if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024 || bz > 64 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
     return INVALID_VALUE;
