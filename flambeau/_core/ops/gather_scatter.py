@@ -200,6 +200,25 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 
 
+def _written(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> bool:
+    """`_scatter` into self, outside the tape: few elements written into a large tensor cost no copy of it.  False where that is not so simple."""
+    if not self.meta.contiguous or index.store.ptr == self.store.ptr:
+        return False
+    if not isinstance(src, Tensor):
+        from .creation import full
+        src = full((), src, dtype=self.meta.dtype, device=self.meta.device).expand(tuple(index.meta.shape))
+    if src.meta.dtype is not self.meta.dtype or src.store.ptr == self.store.ptr:  # which may be read after it was written
+        return False
+    p = _scattered(name, self.meta, dim, index.meta, src.meta, mode)
+    if not p.usual:
+        return False
+    if p.check is not None:
+        routines.call(p.check, (index.ptr,))
+    if p.launch is not None:
+        routines.call(p.launch, (self.ptr, src.ptr, index.ptr), p.numbers)
+    return True
+
+
 def _window(src: Tensor, index: Tensor) -> Tensor:
     """The part of src that index covers."""
     for i, n in enumerate(index.meta.shape):
@@ -224,13 +243,19 @@ def _scatter_back(node: Any, g: Tensor) -> Any:
     return gx, gs
 
 
-@op(inplace=True, out=True, autocast="cuda widest", tangent="linear", reads_apart=True, batch="indices")
+@op(inplace=True, out=True, autocast="cuda widest", tangent="linear", reads_apart=True, batch="indices",
+    straight=lambda input, dim, index, src: _written("scatter_add", input, dim, index, src, "add"))
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:  # noqa: A002
     """input with src added at index along dim; colliding positions add up in order."""
     return _scatter("scatter_add", input, dim, index, src, "add")
 
 
-@op(inplace=True, out=True, reads_apart=True, batch="indices")
+def _scatter_straight(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> bool:  # noqa: A002
+    source, mode = value if src is None else src, {None: "set", "add": "add", "multiply": "mul"}.get(reduce)
+    return source is not None and mode is not None and _written("scatter", input, dim, index, source, mode)
+
+
+@op(inplace=True, out=True, reads_apart=True, batch="indices", straight=_scatter_straight)
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:  # noqa: A002
     """input with src (a tensor or a number) written at index along dim; reduce "add" or "multiply" combines instead."""
     source = value if src is None else src
@@ -243,7 +268,20 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     return _scatter("scatter", input, dim, index, source, "add" if reduce == "add" else "mul")
 
 
-@op(inplace=True, out=True, reads_apart=True, batch="indices")
+_MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _reduced_straight(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> bool:
+    """Whatever counts how many fall on an element is left to `_reduced`, and so are truths."""
+    if not include or reduce not in _MODES or self.meta.dtype is bool_ or not isinstance(src, Tensor) or not (
+            self.meta.shape and index.meta.shape and src.meta.shape):
+        return False
+    return _written(name, self, dim, index, _window(src, index) if index.meta.numel and len(src.meta.shape) == len(index.meta.shape) else src, _MODES[reduce])
+
+
+@op(inplace=True, out=True, reads_apart=True, batch="indices",
+    straight=lambda input, dim, index, src, reduce, *, include_self=True: _reduced_straight(
+        "scatter_reduce", input, dim, index, src, reduce, include_self))
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
     """input with src reduced into it at index along dim: "sum", "prod", "mean", "amax" or "amin"."""
     return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
@@ -514,16 +552,28 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:  #
     return _index_fill_(input.clone(), dim, index, value)
 
 
-@op(inplace=True, out=True, reads_apart=True)
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
-    """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
+def _of_rows(input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[int, Tensor]:  # noqa: A002
+    """The axis, and index as `scatter_reduce` takes it."""
     axis = layout.wrap_dim(dim, len(input.meta.shape))
     at = _vector("index_reduce", index)
     _check_added("index_reduce_", input, axis, at, source)
     warn_once("index_reduce() is in beta and the API may change at any time.")
     if not input.meta.shape:
-        return index_reduce(input.reshape(1), 0, at, source.reshape(-1), reduce, include_self=include_self).reshape(())
-    spread = at.reshape([-1 if i == axis else 1 for i in range(len(input.meta.shape))]).expand(tuple(source.meta.shape))
+        return axis, at
+    return axis, at.reshape([-1 if i == axis else 1 for i in range(len(input.meta.shape))]).expand(tuple(source.meta.shape))
+
+
+def _index_reduce_straight(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> bool:  # noqa: A002
+    axis, spread = _of_rows(input, dim, index, source)
+    return _reduced_straight("index_reduce", input, axis, spread, source, reduce, include_self)
+
+
+@op(inplace=True, out=True, reads_apart=True, straight=_index_reduce_straight)
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:  # noqa: A002
+    """input with the rows of source reduced into it at positions of an axis: "prod", "mean", "amax" or "amin"."""
+    axis, spread = _of_rows(input, dim, index, source)
+    if not input.meta.shape:
+        return index_reduce(input.reshape(1), 0, spread, source.reshape(-1), reduce, include_self=include_self).reshape(())
     return _reduced("index_reduce", input, axis, spread, source, reduce, include_self)
 
 
@@ -536,17 +586,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
     return take_at(input.reshape(-1), [index])
 
 
-@op(name="put_")
-def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """Writes (or adds) elements at positions of the flattened tensor."""
-    from .copies import assign
-    no_overlap(self, index, source)
-    return assign(self, put(self, index, source, accumulate))
-
-
-@op()
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
-    """A copy with elements written (or added) at positions of the flattened tensor."""
+def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:  # noqa: A002
     if index.meta.dtype is not int64:
         raise RuntimeError("put_(): Expected a long tensor for index, but got " + index.meta.dtype.name.capitalize())
     if source.meta.dtype is not input.meta.dtype:
@@ -556,6 +596,24 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         raise IndexError(f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source.meta.numel}, "
                          f"index.numel() = {index.meta.numel}")
     same_device("put", input, index, source)
+
+
+@op(name="put_")
+def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Writes (or adds) elements at positions of the flattened tensor."""
+    from .copies import assign
+    no_overlap(self, index, source)
+    if self.meta.contiguous and not tape.recording(self, source):  # few elements into a large tensor cost no copy of it
+        _check_put(self, index, source)
+        put_at(self.detach().reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+        return self
+    return assign(self, put(self, index, source, accumulate))
+
+
+@op()
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:  # noqa: A002
+    """A copy with elements written (or added) at positions of the flattened tensor."""
+    _check_put(input, index, source)
     flat = input.clone(memory_format=contiguous_format).reshape(-1)
     return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
 

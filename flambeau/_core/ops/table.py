@@ -92,11 +92,12 @@ def _register(row: Row) -> None:
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
        aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, renames: bool = True, gives: str = "",
-       kinds: dict[str, str] | None = None, **fields: Any) -> Callable[[F], F]:
+       kinds: dict[str, str] | None = None, straight: Callable[..., bool] | None = None, **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
-    form that computes and copies; a function given here is used instead).  out: takes `out=` (a tensor, or a
+    form that computes and copies; a function given here is used instead).  straight: what the general form asks first where nothing is
+    recorded: it writes the result into `input` itself, or gives False.  out: takes `out=` (a tensor, or a
     tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
     function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
     learns: see `Operation`; it is False for what does more than work out its result.  renames: takes NumPy's names of
@@ -114,7 +115,7 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
         final: Any = Operation(named, function, learns=learns, kinds=kinds, shown=function.__name__, out=out_form(named, again) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=renames and (out is True or "torch" in spaces)).function
-        made = inplace if callable(inplace) else _inplace_of(function, again) if inplace else None
+        made = inplace if callable(inplace) else _inplace_of(function, again, straight) if inplace else None
         if out is True:
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
@@ -172,8 +173,8 @@ def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], d
 _READS_APART = fields.of("reads_apart")
 
 
-def _inplace_of(body: Function, function: Function) -> Function:
-    """The form in place of an operation: it computes, and copies.  body: has its parameters."""
+def _inplace_of(body: Function, function: Function, straight: Callable[..., bool] | None = None) -> Function:
+    """The form in place of an operation: it computes, and copies, where `straight` does not.  body: has its parameters."""
     name = body.__name__ + "_"
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -188,6 +189,9 @@ def _inplace_of(body: Function, function: Function) -> Function:
             no_overlap(self, *others)
         # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
         recorded = tape.recording(self, *others)
+        if straight is not None and not recorded and straight(self, *args, **kwargs):
+            self.store.version += 1
+            return self
         result = body(clone(self), *args, **kwargs) if recorded else None
         if not isinstance(result, Tensor):  # nothing is recorded, or the body gave a plan
             result = function(clone(self) if recorded else self, *args, **kwargs)

@@ -374,3 +374,35 @@ def test_repeats_lie_on_the_host_or_beside_the_elements() -> None:
         assert x.repeat_interleave(fb.tensor([0, 2, 0, 1], device="cuda")).tolist() == [1, 1, 3]
     assert fb.zeros(0).repeat_interleave(fb.zeros(0, dtype=fb.int64)).shape == (0,)
     assert fb.ones(2).repeat_interleave(fb.tensor([0, 0])).shape == (0,)
+
+
+IN_PLACE = {
+    "scatter_add": lambda f, at, y: f(0, at, y), "scatter": lambda f, at, y: f(0, at, y), "scatter value": lambda f, at, y: f(0, at, 2),
+    "scatter multiply": lambda f, at, y: f(0, at, y, reduce="multiply"), "scatter_reduce amax": lambda f, at, y: f(0, at, y, "amax"),
+    "scatter_reduce prod": lambda f, at, y: f(0, at, y, "prod"), "scatter_reduce mean": lambda f, at, y: f(0, at, y, "mean"),
+    "index_reduce amin": lambda f, at, y: f(0, at[:, 0], y, "amin"), "index_reduce mean": lambda f, at, y: f(0, at[:, 0], y, "mean"),
+    "put": lambda f, at, y: f(at, y)}
+
+
+@pytest.mark.parametrize("case", IN_PLACE)
+@pytest.mark.parametrize("kind", ["contiguous", "strided", "beside the source", "truths"])
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_forms_in_place_write_what_others_give(device: str, case: str, kind: str) -> None:
+    """Where they write into the tensor itself, and where they cannot: it is strided, or what is read lies in the same memory."""
+    name, *more = case.split(" ")
+    if kind == "truths" and more[:1] in (["mean"], ["multiply"]) or kind == "truths" and name == "index_reduce":
+        pytest.skip("truths have none")
+    rng = np.random.default_rng(4)
+    at = fb.tensor(rng.integers(0, 6, (6, 5)), device=device)
+    y = fb.tensor(rng.integers(-3, 4, (6, 5)).astype(np.float32), device=device)
+    x = fb.tensor(rng.integers(-3, 4, (6, 5)).astype(np.float32), device=device)
+    if kind == "truths":
+        x, y = x > 0, y > 0
+    for _ in range(6):  # learned, too
+        held, source = x.t().clone().t() if kind == "strided" else x.clone(), y
+        if kind == "beside the source":
+            held, source = fb.cat((x, y)).split(6)
+        want = IN_PLACE[case](getattr(held.clone(), name), at, source.clone())
+        before = held._version
+        assert IN_PLACE[case](getattr(held, name + "_"), at, source) is held
+        assert fb.equal(held, want) and held._version == before + 1, (case, kind)
