@@ -90,10 +90,16 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 @op(tangent="linear")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """`split_with_sizes` whose results may be written to, at the caller's risk, while recording."""
-    out = split_with_sizes(input, split_sizes, dim)
-    for part in out:
+    return _unsafe(split_with_sizes(input, split_sizes, dim), "UnsafeSplitWithSizesBackward0")
+
+
+def _unsafe(views: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
+    """Views of `_several` that may be written to while recording."""
+    for part in views:
         del part.__dict__["_made"]
-    return out
+        if part.node is not None:
+            part.node[tape.EXTRA] = {**(part.node[tape.EXTRA] or {}), "name": name}
+    return views
 
 
 @op(batch="along 0", tangent="linear", renames=False)
@@ -118,7 +124,7 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
 @op(batch="along 0", tangent="linear")
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split` into equal parts whose results may be written to, at the caller's risk, while recording."""
-    return _equal_parts(tensor, split_size, dim)
+    return _unsafe(split(tensor, index(split_size), dim), "UnsafeSplitBackward0")
 
 
 def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
@@ -149,10 +155,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
 @op(batch="along 0", tangent="linear")
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """`chunk` whose results may be written to, at the caller's risk, while recording."""
-    out = chunk(input, chunks, dim)
-    for part in out:
-        del part.__dict__["_made"]
-    return out
+    return _unsafe(chunk(input, chunks, dim), "UnsafeSplitBackward0")
 
 
 @op(batch="along 0", tangent="linear")

@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import float64, int32, int64
+from ..dtypes import dtype as dtype_class
+from ..dtypes import float32, float64, int32, int64
 from ..engine import fields
 from ..engine.fields import has
 from ..kernels import expr as E
@@ -65,27 +66,29 @@ _triangle("tril", lambda gap, k: gap <= k)
 _triangle("triu", lambda gap, k: gap >= k)
 
 
-def _place(i: E.Expr, lower: E.Expr, last: E.Expr, top: E.Expr, first: E.Expr, steps: E.Expr, width: E.Expr, height: E.Expr) -> E.Expr:
-    """Row (at coordinate 0) or column of element i of a triangle, counted row by row.
+def _places(lower: bool, only: bool, real: dtype_class, last: E.Expr, top: E.Expr, first: E.Expr, steps: E.Expr, width: E.Expr,
+            height: E.Expr) -> tuple[E.Expr, E.Expr]:
+    """Row and column of each element of a triangle, counted row by row.
 
-    A lower triangle is `steps` rows of first, first + 1, ... elements from row `top` on, then rows of `width`; an upper one
-    is a lower one turned round, so that its element i is the other's element last - i.
+    A lower triangle is `steps` rows of first, first + 1, ... elements from row `top` on, then rows of `width` unless there are `only` those; an
+    upper one is a lower one turned round, so that its element i is the other's element last - i.  real: floats whose correctly rounded roots and quotients
+    are never rounded over the next whole number, for as many elements (`_floats`).
     """
-    k = E.where(lower != 0, i, last - i)
-    before = steps * first + steps * (steps - 1) // 2
+    i = E.cast(E.coord(-1), last.dtype)
+    k = i if lower else last - i
+    b = E.cast(2 * first - 1, real)
+    j = E.cast((E.sqrt(b * b + 8.0 * E.cast(k, real)) - b) * 0.5, last.dtype)
+    down, along = top + j, k - (j * first + (j * (j - 1) >> 1))
+    if not only:
+        rest = k - (steps * first + (steps * (steps - 1) >> 1))
+        row = E.cast(E.cast(rest, real) / E.cast(width, real), last.dtype)  # vectors have no division of integers
+        down, along = E.where(rest < 0, down, top + steps + row), E.where(rest < 0, along, rest - row * width)
+    return (down, along) if lower else (height - 1 - down, width - 1 - along)
 
-    def start(row: E.Expr) -> E.Expr:
-        return row * first + row * (row - 1) // 2
-    b = E.cast(2 * first - 1, float64)
-    j = E.cast((E.sqrt(b * b + 8.0 * E.cast(k, float64)) - b) * 0.5, int64)
-    j = E.where(start(j) > k, j - 1, j)  # the root may be rounded over a whole number
-    j = E.where(start(j + 1) <= k, j + 1, j)
-    rest = k - before
-    row = E.where(k < before, top + j, top + steps + rest // width)
-    column = E.where(k < before, k - start(j), rest % width)
-    place = E.where(E.coord(-2) == 0, row, column)
-    size = E.where(E.coord(-2) == 0, height, width)
-    return E.where(lower != 0, place, size - 1 - place)
+
+def _floats(count: int, first: int) -> dtype_class:
+    """The floats of `_places`: a root of x lies at least 1 / (2 sqrt(x)) below a whole number that it does not reach, and they must tell the two."""
+    return float32 if 8 * count + (2 * first + 1) ** 2 < 1 << 24 else float64
 
 
 def _triangle_indices(name: str) -> None:
@@ -101,16 +104,18 @@ def _triangle_indices(name: str) -> None:
         k = offset if lower else col - row - offset
         top = max(0, -k)
         first = min(max(k + 1, 1), col)
-        steps = max(min(row - top, col - first), 0)
+        steps = max(min(row - top, col - first + 1), 0)  # the last of them may be whole
         full = max(row - top - steps, 0)
         count = steps * first + steps * (steps - 1) // 2 + full * col
         out = empty((2, count), d, resolve(device))
         if count:
-            program = _programs.get((name, d))
+            whole, real = int32 if count + 2 * col < 1 << 30 else int64, _floats(count, first)
+            key = name, d, not full, whole, real
+            program = _programs.get(key)
             if program is None:
-                numbers = [E.scalar(i, int64) for i in range(7)]
-                program = _programs[name, d] = Map((E.cast(_place(E.coord(-1), *numbers), d),), (), (int64,) * 7)
-            launch.run(program, (2, count), [out], [], numbers=(int(lower), count - 1, top, first, steps, col, row), name=name)
+                places = _places(lower, not full, real, *[E.scalar(i, whole) for i in range(6)])
+                program = _programs[key] = Map(tuple([E.cast(p, d) for p in places]), (), (whole,) * 6)
+            launch.run(program, (count,), [select(out, 0, 0), select(out, 0, 1)], [], numbers=(count - 1, top, first, steps, col, row), name=name)
         return out
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The row and column positions of a triangle, (2, count)."

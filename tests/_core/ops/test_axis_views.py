@@ -77,6 +77,24 @@ def test_one_of_several_views_may_not_be_written_while_recording():
     assert t.tolist() == [0, 0, 3, 3]
 
 
+def test_unsafe_parts_are_the_outputs_of_one_function():
+    for ask, name in ((lambda t: t.unsafe_split(2), "UnsafeSplit"), (lambda t: t.unsafe_chunk(3), "UnsafeSplit"),
+                      (lambda t: t.unsafe_split_with_sizes([1, 3, 2]), "UnsafeSplitWithSizes")):
+        for write in (False, True):
+            x = fb.arange(6.0).requires_grad_()
+            for _ in range(6):  # it is learned
+                parts = ask(x * 2)
+                assert parts[0].grad_fn.name() == name + "Backward0"
+                if write:
+                    parts[0].mul_(3.0)
+                loss = parts[0].sum() + 5 * parts[1].sum()
+                (grad,) = fb.autograd.grad(loss, x)
+                n, m = parts[0].numel(), parts[1].numel()
+                assert grad.tolist() == [6.0 if write else 2.0] * n + [10.0] * m + [0.0] * (6 - n - m)
+    with pytest.raises(TypeError):
+        fb.ones(4).unsafe_split(2.0)
+
+
 def test_axes_joined_opened_and_moved():
     t = fb.tensor(A)
     assert t.flatten().shape == (60,) and t.flatten(1).shape == (3, 20) and t.flatten(0, 1).data_ptr() == t.data_ptr()

@@ -27,7 +27,8 @@ def test_triangles_are_numpys(k, shape, d):
     np.testing.assert_array_equal(t.numpy(), np.tril(a, k))
 
 
-@pytest.mark.parametrize("rows,cols,offset", [(3, 3, 0), (4, 3, 1), (2, 5, -1), (0, 3, 0)])
+@pytest.mark.parametrize("rows,cols,offset", [(3, 3, 0), (4, 3, 1), (2, 5, -1), (0, 3, 0), (1000, 3, 1), (3, 1000, 998), (700, 650, -30),
+                                             (1447, 1447, 0), (1448, 1449, 0), (1600, 1500, 20)])  # about where floats of 32 bits end
 def test_triangle_positions_are_numpys(rows, cols, offset):
     np.testing.assert_array_equal(fb.tril_indices(rows, cols, offset).numpy(), np.stack(np.tril_indices(rows, offset, cols)))
     np.testing.assert_array_equal(fb.triu_indices(rows, cols, offset).numpy(), np.stack(np.triu_indices(rows, offset, cols)))
