@@ -5,7 +5,8 @@ the driver's own copies.  That process is a child of this one: should it hang, c
 given up and the next ones go on in a new child.  Each line has its time, and all of them have; the table is written anew after each.
 
 A line is warmed up, then measured seven times over some hundredth of a second or more, and the median counts; PyTorch uses its fused
-optimizers, cuDNN's search and the faster of its attentions.
+optimizers, cuDNN's search and the faster of its attentions.  Some lines are measured with torch.compile around them too.  A line's limit is the time that
+its bytes take at the measured rates, its operations at the rate of the GPU's data sheet, or its launches at that of the driver's own.
 --smoke tries every line at a thousandth of its size, once, on the tests' fake driver where there is no GPU: its figures mean nothing.
 Exit status: 0 where every aim was reached (with --smoke: where every line ran), 1 where one was not, 2 where there is no GPU.
 """
@@ -36,16 +37,18 @@ _SHORT = 0.06  # seconds of one measurement
 _ROUNDS = 7
 _LONG = 5.0  # seconds after which one side of a line is measured no further
 _RESTARTS = 12  # children that may be lost
-_HEAD = ["| work | torch | flambeau | times as fast | flambeau's rate | aim |", "|---|---|---|---|---|---|"]
+_HEAD = ["| work | torch | flambeau | times as fast | flambeau's rate | aim | limit | torch.compile |", "|---|---|---|---|---|---|---|---|"]
 
 
 # ------------------------------------------------------------------------------------------------------------ in the child
-def measure(t: Any, line: Line, once: bool = False) -> float:
-    """Seconds of one repetition."""
+def measure(t: Any, line: Line, once: bool = False, compiled: bool = False) -> float:
+    """Seconds of one repetition; compiled: by the library's compiler."""
     begun = time.perf_counter()
     t.set_float32_matmul_precision("highest")  # a line that wants another says so
     t.backends.cudnn.benchmark = True
     work = line.setup(t)
+    if compiled:
+        work = t.compile(work)
     if line.clock == "host":
         import host_cost
         return float(host_cost.measure(t, work, *((1, 3) if once else (60, 100)))) * 1e-6
@@ -98,10 +101,26 @@ def limits(nbytes: int = GIB, rounds: int = 6) -> dict[str, float]:
             made(cu.cuStreamSynchronize(stream))
             best = min(best, float(made(cu.cuEventElapsedTime(start, end))) / 2e3)
         found[name] = moved / max(best, 1e-9)
+    made(cu.cuEventRecord(start, stream))
+    for _ in range(many := 100 * rounds):
+        made(cu.cuMemcpyDtoDAsync(other, one, 16, stream))  # as little work as there is
+    made(cu.cuEventRecord(end, stream))
+    made(cu.cuStreamSynchronize(stream))
+    found["launches"] = many / max(float(made(cu.cuEventElapsedTime(start, end))) / 1e3, 1e-9)
     for block in (one, other):
         made(cu.cuMemFree(block))
     made(cu.cuMemFreeHost(host))
     return found
+
+
+def rates(name: str) -> dict[str, float]:
+    """Operations a second of products by type, of the GPU of this name, as its maker gives them; none for one that is not known."""
+    from flambeau._core.drivers.simulated.models import MODELS
+    for model in MODELS.values():
+        if model.full_name in name or name.endswith(model.full_name):
+            return {f"{kind} products": 1e12 * rate for kind, rate in (("bfloat16", model.half), ("float16", model.half), ("TF32", model.tf32),
+                                                                       ("float32", model.float32))}
+    return {}
 
 
 def usable(flambeau: Any, others: list[Any]) -> bool:
@@ -145,7 +164,7 @@ def child(options: argparse.Namespace, tell: Any) -> int:
         tell(about=f"{p.name}, {p.multi_processor_count} processors, {p.total_memory / GIB:.0f} GiB, cache {p.L2_cache_size / MIB:.0f} MiB; Python "
                    f"{platform.python_version()}, flambeau {flambeau.__version__}, torch {getattr(modules.get('torch'), '__version__', 'absent')}",
              lacking=lacking)
-        tell(bounds=limits(MIB, 2) if options.smoke else limits())
+        tell(bounds=(limits(MIB, 2) if options.smoke else limits()) | rates(p.name))
     for number, line in enumerate(chosen(options)):
         if number < options.first:
             continue
@@ -159,6 +178,16 @@ def child(options: argparse.Namespace, tell: Any) -> int:
             if isinstance(took, str) and not usable(flambeau, [m for m in modules.values() if m is not flambeau]):
                 return 3
             t.cuda.empty_cache()
+        if line.compiled:
+            compiled = ""
+            if "torch" in modules:
+                tell(line=number, side="compiled")
+                try:
+                    compiled = measure(modules["torch"], line, options.smoke, True)  # type: ignore[assignment]
+                except Exception as error:
+                    compiled = f"{type(error).__name__}: {str(error)[:100]}".replace("|", "/").replace("\n", " ")
+                modules["torch"].cuda.empty_cache()
+            tell(line=number, side="compiled", took=compiled)
     tell(end=True)
     return 0
 
@@ -169,7 +198,7 @@ def plant(what: str, flambeau: Any) -> None:
     kind, _, text = what.partition(":")
     plain = measure
 
-    def planted(t: Any, line: Line, once: bool = False) -> float:
+    def planted(t: Any, line: Line, once: bool = False, compiled: bool = False) -> float:
         if text in line.name and t is flambeau:
             if kind == "fault":
                 import ctypes
@@ -180,7 +209,7 @@ def plant(what: str, flambeau: Any) -> None:
                 time.sleep(1000)
             else:
                 raise ValueError("planted | here")
-        return plain(t, line, once)
+        return plain(t, line, once, compiled)
     measure = planted
 
 
@@ -215,9 +244,12 @@ def row(line: Line, took: dict[str, Any], bounds: dict[str, float]) -> tuple[str
             met.append(line.nbytes / other / bound >= line.part)
     if line.part is not None:
         aims.append(f"{line.part:.2g} of the {line.against}")
+    least, what = line.limit(bounds)
+    by_compiler = took.get("compiled")
+    ends = [f"{said(least)} ({what})" if what else "", said(by_compiler) if isinstance(by_compiler, float) else str(by_compiler or "")]
     reached = all(met) if met else None
     aim = " and ".join(aims) + ("" if reached is None else ": reached" if reached else ": MISSED")
-    return "| " + " | ".join([*cells, ratio, rate, aim]) + " |", reached
+    return "| " + " | ".join([*cells, ratio, rate, aim, *ends]) + " |", reached
 
 
 class Bench:
@@ -300,10 +332,10 @@ class Bench:
             print(self.about + (f"\n{message['lacking']}" if message["lacking"] else ""), flush=True)
         elif "bounds" in message:
             self.bounds = message["bounds"]
-            print("\n".join([", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in self.bounds.items()), "", *_HEAD]), flush=True)
+            print("\n".join([self.limits(), "", *_HEAD]), flush=True)
         elif "took" in message:
             self.took[message["line"]][message["side"]] = message["took"]
-            if message["side"] == "flambeau":
+            if message["side"] == ("compiled" if self.lines[message["line"]].compiled else "flambeau"):
                 self.show(message["line"] + 1)
         elif "line" in message:
             return message["line"], message["side"]
@@ -317,7 +349,7 @@ class Bench:
                 failed = any(isinstance(took.get(s), str) for s in ("flambeau",))
                 found.append((text, False if failed else None if self.options.smoke else reached))
             else:
-                found.append((f"| {line.name} | not begun | | | | |", None))
+                found.append((f"| {line.name} | not begun | | | | | | |", None))
         return found
 
     def show(self, to: int) -> None:
@@ -327,13 +359,20 @@ class Bench:
             print(text, flush=True)
         self.shown = max(self.shown, to)
         if self.options.table:
-            bounds = ", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in self.bounds.items())
             table = Path(self.options.table)
             table.parent.mkdir(parents=True, exist_ok=True)
-            table.write_text("\n".join([f"{self.about}; {bounds}", "", *_HEAD, *[text for text, _ in rows], "", self.count()]) + "\n", encoding="utf-8")
+            table.write_text("\n".join([f"{self.about}; {self.limits()}", "", *_HEAD, *[text for text, _ in rows], "", self.count()]) + "\n", encoding="utf-8")
             told = {"about": self.about, "bounds": self.bounds, "seconds": {line.name: t for line, t in zip(self.lines, self.took, strict=True)},
                     "missed": [line.name for line, (_, reached) in zip(self.lines, rows, strict=True) if reached is False]}
             table.with_suffix(".json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+    def limits(self) -> str:
+        """What the lines' limits rest on."""
+        def rate(name: str, value: float) -> str:
+            if name == "launches":
+                return f"a launch {1e6 / value:.2f} us"
+            return f"{name} {value / 1e12:.0f} TFLOP/s" if name.endswith("products") else f"{name} {value / 1e9:.1f} GB/s"
+        return ", ".join(rate(*each) for each in self.bounds.items())
 
     def count(self) -> str:
         outcomes = [reached for _, reached in self.rows()]

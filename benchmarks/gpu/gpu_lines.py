@@ -6,7 +6,7 @@ Every line has a smoke form of the same shape and a thousandth of the work, so t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import host_cost
@@ -29,14 +29,16 @@ class Sizes(NamedTuple):
     steps: int = 20
     batch: int = 256  # of the small CNN
     gpt: tuple[int, ...] = (8, 1024, 12, 768, 12, 50304)  # batch, length, layers, width, heads, words
+    resnet: tuple[int, ...] = (64, 224, 64, 3, 4, 6, 3)  # images, side, channels, blocks of each stage
 
 
-SMOKE = Sizes((KIB, MIB), 1 << 12, 256, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64))
+SMOKE = Sizes((KIB, MIB), 1 << 12, 256, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64), (1, 32, 4, 1, 1))
 
 
 class Line(NamedTuple):
     """target: how many times PyTorch's speed Flambeau's must at least be; None: no aim is set.  nbytes, flops: of one repetition.
-    against: which measured limit `nbytes` a second is set against, "link up", "link down" or "memory"; part: how much of it must be reached.
+    against: which limit the line has: "link up", "link down" or "memory", as measured, for `nbytes`; "bfloat16 products" and others, as its model has
+    them, for `flops`; part: how much of it must be reached.  launches: how many it cannot do without; compiled: whether torch.compile is measured too.
     clock: "gpu" (events around the repetitions), "wall" (they and the wait for their end) or "host" (the calls alone)."""
 
     name: str
@@ -47,6 +49,16 @@ class Line(NamedTuple):
     against: str = ""
     part: float | None = None
     clock: str = "gpu"
+    launches: int = 1
+    compiled: bool = False
+
+    def limit(self, bounds: Mapping[str, float]) -> tuple[float, str]:
+        """Seconds that no library can do without on a GPU of these bounds (a second), and what takes them; (0, "") where none is known."""
+        work = self.flops if self.against.endswith("products") else self.nbytes
+        takes = [(work / bounds[self.against], self.against)] if bounds.get(self.against) else []
+        if bounds.get("launches"):
+            takes.append((self.launches / bounds["launches"], "launches"))
+        return max(takes, default=(0.0, ""))
 
 
 def size(nbytes: int) -> str:
@@ -135,9 +147,9 @@ def memory_bound(s: Sizes) -> Iterator[Line]:
     all_of_it = m * k
     yield Line(f"a + b, {n} float32", add, None, 12 * n, against="memory", part=0.9)
     # three launches read or write this much; PyTorch's three do the same
-    yield Line(f"bias, tanh-GELU, residual, {m}x{k}", chain, None, 28 * all_of_it, against="memory", part=0.9)
-    yield Line(f"softmax {m}x{k}", softmax, None, 8 * all_of_it, against="memory", part=0.9)
-    yield Line(f"layer_norm {m}x{k}", norm, None, 8 * all_of_it, against="memory", part=0.9)
+    yield Line(f"bias, tanh-GELU, residual, {m}x{k}", chain, None, 28 * all_of_it, against="memory", part=0.9, launches=3, compiled=True)
+    yield Line(f"softmax {m}x{k}", softmax, None, 8 * all_of_it, against="memory", part=0.9, compiled=True)
+    yield Line(f"layer_norm {m}x{k}", norm, None, 8 * all_of_it, against="memory", part=0.9, compiled=True)
     yield Line(f"sum of {n}", total, None, 4 * n, against="memory", part=0.9)
     yield Line(f"sum of columns {m}x{k}", columns, None, 4 * all_of_it, against="memory", part=0.9)
 
@@ -194,7 +206,7 @@ def products(s: Sizes) -> Iterator[Line]:
                 t.set_float32_matmul_precision(precision)
                 a, b = _filled(t, n, n, dtype=dtype), _filled(t, n, n, dtype=dtype)
                 return lambda: a @ b
-            yield Line(f"matmul {name} {n}", setup, 0.98, flops=2.0 * n ** 3)
+            yield Line(f"matmul {name} {n}", setup, 0.98, flops=2.0 * n ** 3, against=f"{name} products")
 
 
 def layers(s: Sizes) -> Iterator[Line]:
@@ -226,10 +238,10 @@ def layers(s: Sizes) -> Iterator[Line]:
         return _fastest(t, _ways(t, step))
     conv = 2.0 * count * channels ** 2 * 9 * side ** 2
     attend = 2.0 * 2 * b * h * length ** 2 * depth / 2
-    yield Line(f"conv2d 3x3, {count}x{channels}x{side}x{side}", convolution, flops=conv)
-    yield Line("conv2d 3x3, with gradients", convolution_trained, flops=3 * conv)
-    yield Line(f"attention bf16, {b}x{h}x{length}x{depth} causal", attention, 0.95, flops=attend)
-    yield Line("attention bf16, with gradients", attention_trained, 0.95, flops=3.5 * attend)
+    yield Line(f"conv2d 3x3, {count}x{channels}x{side}x{side}", convolution, flops=conv, against="TF32 products")
+    yield Line("conv2d 3x3, with gradients", convolution_trained, flops=3 * conv, against="TF32 products")
+    yield Line(f"attention bf16, {b}x{h}x{length}x{depth} causal", attention, 0.95, flops=attend, against="bfloat16 products")
+    yield Line("attention bf16, with gradients", attention_trained, 0.95, flops=3.5 * attend, against="bfloat16 products")
 
 
 def small(s: Sizes) -> Iterator[Line]:
@@ -261,9 +273,10 @@ def small(s: Sizes) -> Iterator[Line]:
                 t.nn.functional.cross_entropy(net(x), y).backward()
                 steps.step()
         return many
-    yield Line(f"{s.repeated} times a + b of 16x16", one, clock="wall")
-    yield Line(f"{s.repeated} times a * b of 16x16, taped", taped, clock="wall")
-    yield Line(f"{s.steps} steps of a small network", network, 1.3, clock="wall")
+    yield Line(f"{s.repeated} times a + b of 16x16", one, clock="wall", launches=s.repeated)
+    yield Line(f"{s.repeated} times a * b of 16x16, taped", taped, clock="wall", launches=s.repeated)
+    # two layers there and back, the loss there and back, and the step of the optimizer
+    yield Line(f"{s.steps} steps of a small network", network, 1.3, clock="wall", launches=9 * s.steps)
 
 
 def host(s: Sizes) -> Iterator[Line]:
@@ -293,8 +306,9 @@ def networks(s: Sizes) -> Iterator[Line]:
         return _gpt(t, *s.gpt)
     batch, length, blocks, width, _, words = s.gpt
     weights = words * width + 12 * blocks * width * width
-    yield Line(f"a step of the demo's CNN, {s.batch} images of 28x28", cnn, 1.0)
-    yield Line(f"a step of a GPT of {weights / 1e6:.0f}M, bf16, {batch}x{length} tokens", gpt, 0.9, flops=6.0 * weights * batch * length)
+    yield Line(f"a step of the demo's CNN, {s.batch} images of 28x28", cnn, 1.0, launches=16)
+    yield Line(f"a step of a GPT of {weights / 1e6:.0f}M, bf16, {batch}x{length} tokens", gpt, 0.9, flops=6.0 * weights * batch * length,
+               against="bfloat16 products", compiled=True)
 
 
 def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, words: int) -> Work:
@@ -356,10 +370,11 @@ def blocks(s: Sizes) -> Iterator[Line]:
                 net.zero_grad()
             return step
         yield Line(f"feed-forward with {kind}, bf16, {'two operations' if how == 'none' else 'one product'}", setup,
-                   flops=3 * 2 * 8.0 * batch * length * width ** 2)
+                   flops=3 * 2 * 8.0 * batch * length * width ** 2, against="bfloat16 products")
 
 
 def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
+    from gpu_lines_training import training
     s = s or Sizes()
-    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *blocks(s), *copies(s), *host(s), *ordering(s)]
+    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *training(s), *blocks(s), *copies(s), *host(s), *ordering(s)]

@@ -26,7 +26,9 @@ def test_what_is_measured() -> None:
     for kind in ("bfloat16", "float16", "float32", "TF32"):
         assert f"matmul {kind} 4096" in names and f"matmul {kind} 8192" in names
     for text in ("a + b", "tanh-GELU", "softmax", "layer_norm", "sum of", "conv2d", "attention", "times a + b of 16x16", "host's time: a + b",
-                 "demo's CNN", "GPT of 124M, bf16", "feed-forward with"):
+                 "demo's CNN", "GPT of 124M, bf16", "feed-forward with", "softmax bf16", "layer_norm bf16", "GELU bf16", "cross_entropy float32",
+                 "cross_entropy bf16", "dropout", "randn", "into 10", "into 1000", "into 1000000", "16 hot rows", "cumsum over axis 0", "cumsum over axis 1",
+                 "sort of", "top 50", "ResNet-50", "a mask", "no mask"):
         assert any(text in n for n in names), text
     assert [line.name.split(",")[0].split(" of ")[0] for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
 
@@ -48,11 +50,12 @@ def test_every_line_runs(tmp_path: Path) -> None:
     done, rows, told = bench(tmp_path, "--against", "flambeau")
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     assert [r[0] for r in rows] == [line.name for line in gpu_lines.all_lines(gpu_lines.SMOKE)] == list(told["seconds"])
+    assert sum(r[-1].endswith(("us", "ms")) for r in rows) == sum(line.compiled for line in gpu_lines.all_lines()) > 5
     for name, one, other, ratio, *_ in rows:
         assert one.endswith(("us", "ms")) and other.endswith(("us", "ms")), (name, one, other)  # a time, not an error
         both = told["seconds"][name]
         assert abs(float(ratio) - both["torch"] / both["flambeau"]) < 0.01 and both["flambeau"] > 0
-    assert set(told["bounds"]) == {"link up", "link down", "memory"} and min(told["bounds"].values()) > 0 and "Fake H200" in told["about"]
+    assert set(told["bounds"]) >= {"link up", "link down", "memory", "launches"} and min(told["bounds"].values()) > 0 and "Fake H200" in told["about"]
 
 
 @on_fake
@@ -85,7 +88,25 @@ def test_aims() -> None:
         assert reached is want and ("reached" if want else "MISSED" if want is False else "3 times and 0.78") in text, text
     assert "40.00 GB/s, 0.80 of the link up" in bench_gpu.row(line, {"torch": 0.1, "flambeau": 0.025}, bounds)[0]
     assert bench_gpu.row(gpu_lines.Line("matmul", lambda t: t, 0.98, flops=2e12), {"torch": 1.0, "flambeau": 1.0}, bounds) == \
-        ("| matmul | 1000.000 ms | 1000.000 ms | 1.00 | 2.0 TFLOP/s | 0.98 times: reached |", True)
+        ("| matmul | 1000.000 ms | 1000.000 ms | 1.00 | 2.0 TFLOP/s | 0.98 times: reached |  |  |", True)
+
+
+def test_every_line_says_its_limit() -> None:
+    """The bytes at the measured rate, the operations at the data sheet's, or the launches."""
+    import bench_gpu
+    bounds = {"link up": 50e9, "link down": 50e9, "memory": 4e12, "launches": 1e6} | bench_gpu.rates("NVIDIA H200")
+    for line in gpu_lines.all_lines():
+        seconds, what = line.limit(bounds)
+        assert seconds >= 1e-6 and what, line.name
+        assert what == (line.against or "launches") or seconds > (line.flops or line.nbytes) / bounds[line.against], line.name
+        if line.flops:
+            assert line.against in bounds, line.name
+    assert gpu_lines.Line("x", lambda t: t, nbytes=8 * 10 ** 9, against="memory").limit(bounds) == (2e-3, "memory")
+    assert gpu_lines.Line("x", lambda t: t, flops=989.5e9, against="bfloat16 products").limit(bounds)[0] == pytest.approx(1e-3)
+    assert gpu_lines.Line("x", lambda t: t, launches=7).limit(bounds) == (7e-6, "launches")
+    assert gpu_lines.Line("x", lambda t: t).limit({}) == (0.0, "") and not bench_gpu.rates("a GPU")
+    row, _ = bench_gpu.row(gpu_lines.Line("x", lambda t: t, nbytes=4 * 10 ** 9, against="memory"), {"flambeau": 2e-3, "compiled": 1.5e-3}, bounds)
+    assert row.endswith("| 1.000 ms (memory) | 1.500 ms |"), row
 
 
 @pytest.mark.slow
