@@ -268,6 +268,21 @@ def test_grid_sample(mode, padding, align):
            1e-4)
 
 
+@pytest.mark.parametrize("d", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize(("n", "kernel", "outputs"), [(2, (2, 3), (4, 3)), (2, (1, 2), (1, 7)), (3, (2, 2, 1), (3, 4, 5)), (3, (4, 3, 3), (2, 3, 2))])
+def test_fractional_pooling_takes_the_same_elements(d, n, kernel, outputs):
+    rng = np.random.default_rng(5)
+    x, samples = rng.standard_normal((2, 3, *(9, 8, 7)[:n])), rng.uniform(0, 1, (2, 3, n))
+    x[rng.uniform(size=x.shape) < 0.02 * (d == "float64")] = np.nan
+    f = f"fractional_max_pool{n}d"
+    there = getattr(tnn.functional, f)(torch.from_numpy(x).to(getattr(torch, d)), kernel, outputs, return_indices=True,
+                                       _random_samples=torch.from_numpy(samples).to(getattr(torch, d)))
+    here = getattr(nn.functional, f)(flambeau.from_numpy(x).to(getattr(flambeau, d)), kernel, outputs, return_indices=True,
+                                     _random_samples=flambeau.from_numpy(samples).to(getattr(flambeau, d)))
+    for a, b in zip(here, there, strict=True):
+        np.testing.assert_array_equal(a.double().numpy(), b.double().numpy())
+
+
 def test_grid_sample_of_volumes_and_affine_grid():
     rng = np.random.default_rng(6)
     x, theta = rng.standard_normal((2, 3, 4, 5, 3)).astype(np.float32), rng.standard_normal((2, 3,

@@ -6,13 +6,23 @@ floor((i + u) a) - floor(u a), a = (size - kernel) / (outputs - 1), the last win
 
 from __future__ import annotations
 
+import itertools
+import math
+from functools import cache
 from typing import Any
 
 from .. import layout
-from ..dtypes import int64
+from ..autograd import tape
+from ..dtypes import dtype, float64, int64
 from ..engine.fields import has
-from ..tensor import Tensor
+from ..kernels import expr as E
+from ..kernels.expr import Expr
+from ..kernels.programs import Map
+from ..tensor import Tensor, empty
+from . import launch
 from .checks import same_device
+from .copies import contiguous
+from .pooling import unravelled
 from .table import op
 
 Sizes = tuple[int, ...]
@@ -71,6 +81,53 @@ def _places(x: Tensor, samples: Tensor, kernel: Sizes, outputs: Sizes) -> Tensor
     return made
 
 
+_FEW = 32  # places of a window that one formula looks at
+
+
+@cache
+def _program(d: dtype, kernel: Sizes) -> Map:
+    """The greatest of each window and its place in the flattened image, in one pass.
+
+    Numbers: output sizes (as floats), steps between windows (as the image's type), the image's size, its steps, the last windows' begins.
+    """
+    n, wide = len(kernel), d.opmath
+    own, plane = unravelled(E.coord(0), [E.scalar(i, float64) for i in range(n)])
+
+    def rounded(e: Expr) -> Expr:
+        return E.cast(E.cast(e, d), wide)
+    place = E.const(0, int64)
+    for i in range(n):
+        # the samples of a plane are for (width, height), those of a volume for (depth, height, width)
+        u = E.cast(E.gather(1, plane * n + (1 - i if n == 2 else i), d), wide)
+        step, along, last = rounded(E.scalar(n + i, wide)), E.scalar(2 * n + 1 + i, int64), E.scalar(3 * n + 1 + i, int64)
+        begin = E.cast(rounded(rounded(u + E.cast(own[i], wide)) * step), int64) - E.cast(rounded(u * step), int64)
+        begin = E.where(E.cast(own[i], float64) + 1.0 >= E.scalar(i, float64), last, E.minimum(E.maximum(begin, E.const(0, int64)), last))
+        place = place + begin * along
+    base, best, where = plane * E.scalar(2 * n, int64), E.const(0, wide), E.const(0, int64)
+    for t, taps in enumerate(itertools.product(*map(range, kernel))):
+        offset = place
+        for i, tap in enumerate(taps):
+            offset = offset + E.scalar(2 * n + 1 + i, int64) * tap
+        v = E.cast(E.gather(0, base + offset, d), wide)
+        more = (v > best) | E.isnan(v)  # the last NaN, as in PyTorch
+        best, where = (E.where(more, v, best), E.where(more, offset, where)) if t else (v, offset)
+    return Map((E.cast(best, d), where), (d, d), (*[float64] * n, *[wide] * n, *[int64] * (1 + 2 * n)))
+
+
+def _greatest(x: Tensor, samples: Tensor, kernel: Sizes, outputs: Sizes) -> tuple[Tensor, Tensor]:
+    image = tuple(x.meta.shape[2:])
+    shape = (*x.meta.shape[:2], *outputs)
+    values, where = empty(shape, x.meta.dtype, x.meta.device), empty(shape, int64, x.meta.device)
+    if values.meta.numel:
+        last = [i - k for i, k in zip(image, kernel, strict=True)]
+        steps = [e / (o - 1) if o > 1 else 0.0 for e, o in zip(last, outputs, strict=True)]
+        count = values.meta.numel
+        launch.run(_program(x.meta.dtype, kernel), (count,), [values, where], [contiguous(x.detach()), contiguous(samples.detach())],
+                   [(1,), (1,), (0,), (0,)], (*map(float, outputs), *steps, layout.numel(image), *layout.contiguous_strides(image), *last),
+                   name="fractional_max_pool")
+    return values, where
+
+
 def _pool(name: str, n: int, x: Tensor, kernel: Any, size: Any, ratio: Any, samples: Tensor | None) -> tuple[Tensor, Tensor]:
     same_device(name, x, samples)
     single = len(x.meta.shape) == n + 1
@@ -99,12 +156,19 @@ def _pool(name: str, n: int, x: Tensor, kernel: Any, size: Any, ratio: Any, samp
     if samples.meta.dtype is not x.meta.dtype or tuple(samples.meta.shape) != (*lead, n):
         raise RuntimeError(f"{name}: Expect _random_samples of shape {[*lead, n]} and the type of the input, but got {list(samples.meta.shape)} of "
                            f"{samples.meta.dtype}")
-    places = _places(x.detach(), samples, kernels, outputs).reshape(*lead, layout.numel(outputs), layout.numel(kernels))
-    flat = x.reshape(*lead, layout.numel(image))
     shape = (*lead, *outputs)
-    seen = flat.detach().gather(2, places.reshape(*lead, layout.numel(outputs) * layout.numel(kernels))).reshape(places.meta.shape)
-    at = places.gather(3, seen.argmax(3, True)).squeeze(3)
-    values, where = flat.gather(2, at).reshape(shape), at.reshape(shape)
+    flat = x.reshape(*lead, layout.numel(image))
+    if math.prod(kernels) <= _FEW:
+        values, where = _greatest(x, samples, kernels, outputs)
+        if tape.recording(x):
+            values = flat.gather(2, where.reshape(*lead, layout.numel(outputs))).reshape(shape)
+    else:
+        places = _places(x.detach(), samples, kernels, outputs).reshape(*lead, layout.numel(outputs), layout.numel(kernels))
+        seen = flat.detach().gather(2, places.reshape(*lead, layout.numel(outputs) * layout.numel(kernels))).reshape(places.meta.shape)
+        nan: Any = seen.isnan()
+        last = layout.numel(kernels) - 1 - nan.flip(3).to(int64).argmax(3, True)  # NaN, as in PyTorch
+        at = places.gather(3, last.where(nan.any(3, True), seen.argmax(3, True))).squeeze(3)
+        values, where = flat.gather(2, at).reshape(shape), at.reshape(shape)
     return (values.squeeze(0), where.squeeze(0)) if single else (values, where)
 
 

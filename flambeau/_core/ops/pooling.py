@@ -15,6 +15,7 @@ from ..autograd.mode import _grad
 from ..dtypes import float32, int64
 from ..engine.fields import has
 from ..kernels import expr as E
+from ..kernels.expr import Expr
 from ..kernels.programs import Map, Reduce
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
@@ -146,6 +147,16 @@ def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
     return _small_program(x.meta.dtype, p.kernel, p.inside), numbers
 
 
+def unravelled(place: Expr, sizes: list[Expr]) -> tuple[list[Expr], Expr]:
+    """The coordinates of a place along the innermost axes, whose sizes are float64 numbers, and the place along what is outside of them."""
+    own = [place] * len(sizes)
+    for i in reversed(range(len(sizes))):
+        # a quotient in double, of a half more than a whole number, is exact where 64-bit division would be slow
+        above = E.cast(E.floor((E.cast(place, dtypes.float64) + 0.5) / sizes[i]), int64)
+        own[i], place = place - above * E.cast(sizes[i], int64), above
+    return own, place
+
+
 @cache
 def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
     """Numbers: output sizes (as floats), the image's size, the padding's offset, strides and taps as offsets; where windows
@@ -154,13 +165,10 @@ def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
     count = math.prod(kernel)
     at = k + 2
     whole, pad = E.scalar(k, int64), E.scalar(k + 1, int64)
-    rest, place, own = E.coord(0), pad, [E.coord(0)] * k
+    own, rest = unravelled(E.coord(0), [E.scalar(i, wide) for i in range(k)])
+    place = pad
     for i in reversed(range(k)):
-        # a quotient in double, of a half more than a whole number, is exact where 64-bit division would be slow
-        size = E.scalar(i, wide)
-        above = E.cast(E.floor((E.cast(rest, wide) + 0.5) / size), int64)
-        own[i] = rest - above * E.cast(size, int64)
-        place, rest = place + own[i] * E.scalar(at + i, int64), above
+        place = place + own[i] * E.scalar(at + i, int64)
     base = rest * whole
     at += k
     fits = []  # for each axis and place in the kernel, whether it falls on the image
