@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
 
 
+def _construct_standard_basis_for(tensors: Any, tensor_numels: Any) -> Any:
+    """For each tensor the columns, of its type and device, that belong to its elements in an identity matrix over the elements of all."""
+    from .._core import ops
+    total, begins, found = sum(tensor_numels), 0, []
+    for t, n in zip(tensors, tensor_numels, strict=True):
+        found.append(ops.eye(total, dtype=t.dtype, device=t.device)[:, begins:begins + n])
+        begins += n
+    return tuple(found)
+
+
 def _listed(x: Any, what: str, function: str) -> tuple[bool, tuple[Tensor, ...]]:
     """Whether several were given, and all of them.  Raises TypeError for what is no tensor."""
     several = isinstance(x, (tuple, list))

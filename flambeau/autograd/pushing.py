@@ -263,6 +263,7 @@ def function_of_duals(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     given = [tangents(x).get(level) if isinstance(x, Tensor) else None for x in args]
     if ctx._materialize:
         given = [ops.zeros_like(x) if v is None and differentiable(x) else v for x, v in zip(args, given, strict=True)]
+    versions = [None if v is None else v.store.version for v in given]
     with without(duals):
         found = ctx.along(function, given)
     results = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -285,9 +286,9 @@ def function_of_duals(function: Any, args: tuple[Any, ...], kwargs: dict[str, An
         if at is None:
             attach(y, level, v)
         elif id(y) in ctx._dirty:
-            if v is not given[at] and tangents(y).get(level) is not None:
-                raise RuntimeError("An inplace custom Function is not modifying the forward mode gradients inplace: its jvp must write to the tangent of "
-                                   f"input {at} and return it.")
+            if (v is not given[at] and tangents(y).get(level) is not None) or (v is given[at] and v.store.version == versions[at]):
+                raise RuntimeError("An inplace custom Function is not modifying the forward mode gradients inplace: the jvp function must modify the "
+                                   f"corresponding gradient inplace, that of input {at}, and return it.")
             write(y, level, v)
         else:
             was = given[at]

@@ -499,3 +499,26 @@ def test_backward_is_also_called_vjp():
             return g, None
     with pytest.raises(RuntimeError, match="only implement one of them"):
         Both.apply(x * 1, "in place").sum().backward()
+
+
+def test_a_jvp_of_a_function_in_place_writes_to_its_tangent():
+    def function(along):
+        class Doubles(fb.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                made = x.mul_(2)
+                ctx.mark_dirty(made)
+                return made
+
+            @staticmethod
+            def jvp(ctx, v):
+                return along(v)
+        return Doubles
+    for requires_grad in (True, False):
+        with fw.dual_level():
+            x, v = fb.ones((), requires_grad=requires_grad).clone(), fb.ones(())
+            with pytest.raises(RuntimeError, match="jvp function must modify the corresponding gradient inplace"):
+                function(lambda v: v).apply(fw.make_dual(x, v))
+            dual = fw.make_dual(x, v)
+            made = function(lambda v: v.mul_(2)).apply(dual)
+            assert made is dual and fw.unpack_dual(made).tangent.item() == 2

@@ -128,3 +128,10 @@ def test_bad_inputs() -> None:
         F.jacobian(lambda z: z, 3.0)
     with pytest.raises(AssertionError, match="strategy"):
         F.jacobian(lambda z: z, x, strategy="sideways")
+
+
+def test_columns_of_an_identity_over_the_elements_of_several():
+    from flambeau.autograd.functional import _construct_standard_basis_for
+    a, b = torch.ones(2, dtype=torch.float64), torch.ones(3)
+    found = _construct_standard_basis_for((a, b), (2, 3))
+    assert [t.dtype for t in found] == [a.dtype, b.dtype] and torch.equal(torch.cat([t.float() for t in found], 1), torch.eye(5))

@@ -102,3 +102,15 @@ def test_a_group_of_one_value_is_refused():
     with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
         nn.GroupNorm(10, 10)(flambeau.ones(1, 10, 1))
     assert nn.GroupNorm(5, 10)(flambeau.ones(1, 10, 1)).shape == (1, 10, 1)
+
+
+@pytest.mark.parametrize("shape, form", [((2, 6, 4, 5), flambeau.channels_last), ((2, 6, 3, 4, 2), flambeau.channels_last_3d)])
+def test_groups_of_images_with_channels_innermost(shape, form):
+    x = flambeau.randn(shape).contiguous(memory_format=form).requires_grad_()
+    y = x.detach().contiguous().requires_grad_()
+    made, plain = (flambeau.nn.functional.group_norm(t, 3) for t in (x, y))
+    assert made.is_contiguous(memory_format=form) and plain.is_contiguous() and flambeau.allclose(made, plain, atol=1e-6)
+    g = flambeau.randn(shape)
+    made.backward(g)
+    plain.backward(g)
+    assert flambeau.allclose(x.grad, y.grad, atol=1e-5)

@@ -159,3 +159,22 @@ def test_orthogonal_mistakes() -> None:
         parametrizations.orthogonal(nn.Linear(2, 2), orthogonal_map="magic")
     with pytest.raises(ValueError, match="matrix or batch"):
         parametrizations.orthogonal(nn.Linear(2, 2), "bias")
+
+
+def test_parametrizations_give_tensors():
+    class Two(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    class Sequence(nn.Module):
+        def forward(self, x, y):
+            return x
+
+        def right_inverse(self, z):
+            return None, z
+    net = nn.Linear(3, 4)
+    with pytest.raises(ValueError, match="element 0 of the sequence with type NoneType"):
+        parametrize.register_parametrization(net, "weight", Sequence())
+    parametrize.register_parametrization(net, "weight", nn.Identity())
+    with pytest.raises(ValueError, match="must return a tensor. Got tuple"):
+        parametrize.register_parametrization(net, "weight", Two())

@@ -28,3 +28,9 @@ def test_from_pretrained_is_frozen_and_shares():
         nn.Embedding.from_pretrained(flambeau.zeros(3))
     with pytest.raises(AssertionError, match="padding_idx must be within num_embeddings"):
         nn.Embedding(3, 2, padding_idx=3)
+
+
+def test_sparse_gradients_of_rows_of_nothing():
+    table = nn.Embedding(10, 0, sparse=True)
+    table(flambeau.tensor([[0, 2, 4], [4, 3, 9]])).sum().backward()
+    assert table.weight.grad.is_sparse and table.weight.grad.shape == (10, 0)

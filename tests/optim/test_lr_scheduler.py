@@ -126,3 +126,19 @@ def test_what_a_schedule_says_of_how_it_is_used():
     late = schedules.StepLR(_optimizer(), 2)
     with pytest.warns(UserWarning, match="how-to-adjust-learning-rate"):
         late.step()
+
+
+def test_a_step_put_in_the_optimizer_s_place_is_told():
+    import types
+
+    from flambeau import nn, optim
+    net = nn.Linear(2, 2)
+    opt = optim.SGD(net.parameters(), 0.1)
+    schedule = optim.lr_scheduler.StepLR(opt, 3)
+    before = opt.step
+    opt.step = types.MethodType(lambda self, *args: before(*args), opt)
+    opt.step()
+    with pytest.warns(UserWarning, match="has been overridden"):
+        schedule.step()
+    cyclic = optim.lr_scheduler.CyclicLR(optim.Adam(net.parameters()), 1, 5, cycle_momentum=False, mode="triangular2")
+    assert cyclic._scale_fn_ref(2) == 0.5 and cyclic._scale_fn_custom is None

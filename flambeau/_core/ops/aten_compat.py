@@ -27,6 +27,13 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
 
 
 @op(method=False, out=True)
+def _add_relu(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:  # noqa: A002
+    """max(input + alpha * other, 0)."""
+    made: Any = input + alpha * other
+    return made.relu()  # type: ignore[no-any-return]
+
+
+@op(method=False, out=True)
 def _chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Tensor:
     """Each tensor, filled with zeros along `dim` to a multiple of num_chunks, as (..., num_chunks, rest), side by side."""
     from .concat import cat

@@ -415,6 +415,12 @@ def _reduce(self: Tensor, protocol: int) -> Any:
     return _rebuild, (type(self), self.store, (at - self.store.ptr, tuple(self.meta.shape), self.meta.strides), self.meta.dtype, self.node is not None, extra)
 
 
+def _names(self: Tensor) -> list[str]:
+    """Its attributes; what only tensors on a GPU have is none of another's."""
+    found = list(object.__dir__(self))
+    return found if self.meta.device.type == "cuda" else [name for name in found if name != "__cuda_array_interface__"]
+
+
 def _dir_name(self: Tensor) -> str:
     from .printing import show
     return show(self)
@@ -479,7 +485,7 @@ def install(target: type) -> None:
         "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage,
         "_typed_storage": _typed_storage, "storage_type": storage_type,
         "__len__": _len, "__iter__": _iter, "__reversed__": _reversed, "__delitem__": _delete_item, "__contains__": _contains,
-        "__format__": _format, "__repr__": _dir_name, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
+        "__format__": _format, "__repr__": _dir_name, "__dir__": _names, "__deepcopy__": _deepcopy, "__reduce_ex__": _reduce, "backward": backward,
         "register_hook": register_hook, "retain_grad": retain_grad, "detach_": detach_,
         "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
         "element_size": lambda self: self.meta.dtype.itemsize, "is_floating_point": _new_tensor_type,

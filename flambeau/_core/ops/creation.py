@@ -128,6 +128,10 @@ def _factory(name: str, value: Any, **fields: Any) -> Any:
              pin_memory: bool = False, memory_format: Any = None, size: Any = None, names: Any = None) -> Any:
         if "size" in (names or ()):
             raise TypeError(f"{name}(): named tensors are not supported")
+        if layout is not None and str(layout) != "torch.strided":
+            if value or str(layout) != "torch.sparse_coo":
+                raise NotImplementedError(f"{name}: layout {layout} is not implemented here, only torch.strided" + ("" if value else " and torch.sparse_coo"))
+            return Compose(lambda *given: _nothing_at(_shape(name, sizes if size is None else (size,)), dtype, device, requires_grad))
         if size is not None:
             return direct(size, out=out, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
         if out is not None:
@@ -141,6 +145,12 @@ def _factory(name: str, value: Any, **fields: Any) -> Any:
                     f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
     direct = _registered(name, make, {"sizes": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE}, **fields)
     return direct
+
+
+def _nothing_at(shape: tuple[int, ...], d: Any, dev: Any, requires_grad: bool) -> Any:
+    """A sparse tensor with nothing specified."""
+    from .sparse import sparse_coo_tensor
+    return sparse_coo_tensor(shape, dtype=dtypes.settled(d), device=resolve(dev), requires_grad=requires_grad)
 
 
 def _registered(name: str, make: Any, kinds: dict[str, str], **fields: Any) -> Any:

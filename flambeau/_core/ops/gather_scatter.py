@@ -727,7 +727,7 @@ def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | Non
     from .sparse import Coo, make
     if scale:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-    where, values = at.reshape(-1), g.reshape(-1, shape[1])
+    where, values = at.reshape(-1), g.reshape(at.meta.numel, shape[1])
     if padding is not None:
         kept = (where != padding).nonzero().reshape(-1)
         where, values = where[kept], values[kept]

@@ -12,6 +12,7 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .checks import of_kinds, same_device
+from .memory_format import channels_last, channels_last_3d
 from .row_places import Places
 from .rowwise import Rowwise
 from .table import op
@@ -117,8 +118,13 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 @op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="group norm")
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05,  # noqa: A002
                cudnn_enabled: bool = True) -> Tensor:
-    """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018."""
-    return _in_groups("group_norm", input, num_groups, weight, bias, eps)[0]
+    """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018.  Images with their
+    channels innermost give such a result."""
+    made: Any = _in_groups("group_norm", input, num_groups, weight, bias, eps)[0]
+    m = input.meta
+    if not m.contiguous and len(m.shape) in (4, 5) and layout.is_channels_last(m.shape, m.strides):
+        made = made.contiguous(memory_format=channels_last if len(m.shape) == 4 else channels_last_3d)
+    return made  # type: ignore[no-any-return]
 
 
 def _in_groups(name: str, x: Tensor, groups: int, w: Tensor | None, b: Tensor | None, eps: float) -> list[Tensor]:

@@ -72,6 +72,8 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     if factors is not None:
         found = found * factors.unsqueeze(1)
     made = found.new_zeros((bags, weight.shape[1]))
+    if mode == "max" and recording(found):
+        return _greatest(found, which, bags)
     if mode == "max":
         return made.scatter_reduce(0, which.unsqueeze(1).expand(found.shape), found, "amax", include_self=False)
     made = made.index_add(0, which, found)
@@ -79,6 +81,18 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
         counts = _ops.bincount(which, minlength=bags).clamp(min=1)
         made = made / counts.to(made.dtype).unsqueeze(1)
     return made.to(d)
+
+
+def _greatest(found: Any, which: Any, bags: int) -> Any:
+    """The maxima of each bag of rows, of which the first takes the gradient, as of equal ones in `max`; 0 for bags of none."""
+    n, columns = found.shape
+    with no_grad():
+        bag = which.unsqueeze(1).expand(found.shape)
+        top = found.new_zeros((bags, columns)).scatter_reduce(0, bag, found, "amax", include_self=False).gather(0, bag)
+        place = ops.arange(n, device=found.device).unsqueeze(1).expand(found.shape)
+        place = place.masked_fill((found != top) & ~(found.isnan() & top.isnan()), n)
+        first = ops.full((bags, columns), n, dtype=dtypes.int64, device=found.device).scatter_reduce(0, bag, place, "amin")
+    return ops.cat([found, found.new_zeros((1, columns))]).gather(0, first)
 
 
 def _added_up(at: Any, weight: Any, begins: Any, factors: Any, mode: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from ..._core.tensor import Tensor
 from ...autograd import no_grad
 from ..containers import ModuleDict, ModuleList
 from ..module import Module
@@ -59,6 +60,10 @@ class ParametrizationList(ModuleList):
                 new = inverse(*new) if isinstance(new, tuple) else inverse(new)
                 if not hasattr(new, "meta") and not isinstance(new, (list, tuple)):
                     raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}")
+                for i, part in enumerate(() if hasattr(new, "meta") else new):
+                    if not isinstance(part, Tensor):
+                        raise ValueError("'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                                         f"Got element {i} of the sequence with type {type(part).__name__}.")
         self.is_tensor = not isinstance(new, (list, tuple))
         parts = [new] if self.is_tensor else list(new)
         self.ntensors = len(parts)
@@ -156,6 +161,8 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         if not unsafe:
             old = getattr(module, tensor_name)
             new = parametrization(old)
+            if not isinstance(new, Tensor):
+                raise ValueError(f"A parametrization must return a tensor. Got {type(new).__name__}.")
             if new.dtype is not old.dtype:
                 raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless the `unsafe` flag is enabled.\n"
                                  f"module.{tensor_name}.dtype: {old.dtype}\nparametrization(module.{tensor_name}).dtype: {new.dtype}")

@@ -39,6 +39,7 @@ class LRScheduler:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
+        optimizer.__dict__["_step_then"] = vars(optimizer).get("step")  # one put in its place later may not do what it did
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", _plain(group["lr"]))
@@ -80,7 +81,10 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Goes on by one step, or to step `epoch`, and sets the rates."""
-        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
+        if self._step_count == 1 and vars(self.optimizer).get("step") is not self.optimizer.__dict__.get("_step_then"):
+            warn("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure to call "
+                 f"`optimizer.step()` before `lr_scheduler.step()`. See more details at {_ORDER}")
+        elif self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
             warn("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
                  "later, you should call them in the opposite order: `optimizer.step()` before "
                  "`lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value "

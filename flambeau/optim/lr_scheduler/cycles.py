@@ -152,6 +152,16 @@ class CyclicLR(LRScheduler):
         else:
             group["momentum"] = value
 
+    @property
+    def _scale_fn_custom(self) -> Any:
+        """The `scale_fn` that was given."""
+        return self._custom_scale
+
+    @property
+    def _scale_fn_ref(self) -> Any:
+        """What scales, given or by the mode."""
+        return self.scale_fn
+
     def scale_fn(self, x: float) -> float:
         """The height of cycle (or step) `x`."""
         if self._custom_scale is not None:

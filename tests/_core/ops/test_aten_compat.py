@@ -83,3 +83,8 @@ def test_torchs_own_forms_take_weights_first() -> None:
         assert fb.equal(fb.batch_norm(x, w, b, *ours, training, 0.1, 1e-5, False), F.batch_norm(x, *theirs, w, b, training, 0.1, 1e-5))
         assert all(map(fb.equal, ours, theirs))
         assert fb.equal(fb.instance_norm(x, w, b, mean, var, training, 0.0, 1e-5, True), F.instance_norm(x, mean, var, w, b, training, 0.0, 1e-5))
+
+
+def test_a_sum_and_its_positive_part():
+    a, b = fb.tensor([[-3.0], [2.0]]), fb.tensor([1.0, -1.0])
+    assert fb._add_relu(a, b).tolist() == [[0, 0], [3, 1]] and fb._add_relu(a, b, alpha=4).tolist() == [[1, 0], [6, 0]]

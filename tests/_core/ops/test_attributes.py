@@ -210,3 +210,11 @@ def test_data_of_another_kind_is_refused():
     with pytest.raises(RuntimeError, match="incompatible tensor type"):
         fb.ones(1, 2).data = fb.sparse_coo_tensor(fb.zeros(1, 1, dtype=fb.int64), fb.ones(1))
     assert a.item() == 2 and a._fix_weakref() is None
+
+
+def test_all_names_of_a_tensor_are_there():
+    x = fb.ones(2, 2)
+    with pytest.raises(RuntimeError):
+        hasattr(x, "imag")
+    names = [n for n in dir(x) if n != "imag"]
+    assert "shape" in names and all(hasattr(x, n) for n in names)

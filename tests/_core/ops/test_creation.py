@@ -361,3 +361,13 @@ def test_lists_of_numbers_are_numpys(data) -> None:
     want = np.array(data, np.float32)
     for made in (fb.tensor(data), fb.as_tensor(data), fb.asarray(data), fb.zeros(()).new_tensor(data)):
         assert made.dtype is fb.float32 and made.numpy().tobytes() == want.tobytes()
+
+
+def test_factories_of_sparse_tensors():
+    for make in (fb.zeros, fb.empty):
+        t = make(3, 2, layout=fb.sparse_coo, dtype=fb.float64, requires_grad=True)
+        assert t.is_sparse and t._nnz() == 0 and t.shape == (3, 2) and t.dtype is fb.float64 and t.requires_grad
+    for call in (lambda: fb.ones(3, layout=fb.sparse_coo), lambda: fb.zeros(3, 3, layout=fb.sparse_csr)):
+        with pytest.raises(NotImplementedError, match="layout torch.sparse"):
+            call()
+    assert not fb.zeros(2, layout=fb.strided).is_sparse

@@ -90,3 +90,11 @@ def test_what_lies_outside_the_table_is_refused(mode):
             F.embedding_bag(torch.tensor([[wrong, 1]]), w, mode=mode, padding_idx=0)
     with pytest.raises(RuntimeError, match="have the same type as"):
         F.embedding_bag(torch.tensor([[1, 1]]), w, mode="sum", per_sample_weights=torch.ones(1, 2, dtype=torch.float64))
+
+
+def test_the_first_of_equal_rows_takes_a_maximum_s_gradient():
+    table = torch.tensor([[1.0, 5.0], [3.0, 2.0], [3.0, 5.0], [float("nan"), 0.0]], requires_grad=True)
+    out = F.embedding_bag(torch.tensor([0, 1, 2, 2, 3, 1]), table, torch.tensor([0, 3, 3, 4]), mode="max")
+    assert out[:3].tolist() == [[3, 5], [0, 0], [3, 5]] and out[3, 0].isnan() and out[3, 1].item() == 2
+    out.backward(torch.tensor([[1.0, 10.0], [7.0, 7.0], [2.0, 20.0], [4.0, 40.0]]))
+    assert table.grad.tolist() == [[0, 10], [1, 40], [2, 20], [4, 0]]
