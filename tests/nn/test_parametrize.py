@@ -178,3 +178,26 @@ def test_parametrizations_give_tensors():
     parametrize.register_parametrization(net, "weight", nn.Identity())
     with pytest.raises(ValueError, match="must return a tensor. Got tuple"):
         parametrize.register_parametrization(net, "weight", Two())
+
+
+def test_right_inverses_keep_the_type():
+    class ToBool(nn.Module):
+        def forward(self, x):
+            return x.float()
+
+        def right_inverse(self, w):
+            return w.bool()
+
+    class Pair(nn.Identity):
+        def right_inverse(self, x):
+            return x, x
+    net = nn.Linear(3, 4)
+    with pytest.raises(ValueError, match="outputs one tensor, it may not change the dtype"):
+        parametrize.register_parametrization(net, "weight", ToBool())
+    assert not parametrize.is_parametrized(net)
+    parametrize.register_parametrization(net, "weight", nn.Identity())
+    with pytest.raises(ValueError, match="right_inverse must return a tensor"):
+        parametrize.register_parametrization(net, "weight", Pair())
+    with pytest.raises(ValueError, match="must have the same dtype"):
+        parametrize.register_parametrization(net, "weight", ToBool())
+    assert len(net.parametrizations.weight) == 1

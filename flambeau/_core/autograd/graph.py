@@ -37,6 +37,10 @@ class GradFn:
         """The operations (or leaves) this one's inputs came from, each with the number of the output that it is."""
         edges = self.node[tape.EDGES]
         edges = edges[:getattr(self.node[tape.BACKWARD], "inputs", len(edges))]  # a layer's may have one more, past an activation
+        saved = self.node[tape.SAVED]
+        known = getattr(getattr(saved[0], "op", None), "arity", None) if type(saved) is tuple and saved else None
+        if known is not None and not any(edges[known:]):  # a formula's operand for what its result is written over
+            edges = edges[:known]
         return tuple((None, 0) if e is None else (shown(e), e[tape.SAVED] if e[tape.BACKWARD] is tape.to_output else 0) for e in edges)
 
     def __call__(self, *grads: Any) -> Any:

@@ -80,7 +80,7 @@ _TOLD = {
     "is_inference": "False: there are no inference tensors.", "is_conj": "Whether it is a view of conjugates, see `conj`.",
     "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
-    "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
+    "_grad_fn": "`grad_fn`.", "_backward_hooks": "The hooks on its gradient by number, or None.", "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
 }
 
 
@@ -186,6 +186,14 @@ def _delete_grad(t: Tensor) -> None:
 
 def _keeps_data(t: Tensor) -> None:
     raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+
+def _keeps_history(t: Tensor) -> None:
+    raise RuntimeError("a tensor's history cannot be deleted: detach() gives one without")
+
+
+def _tensor_hooks(t: Tensor) -> Any:
+    return t.node[tape.EXTRA].get("hooks") if t.node is not None and t.node[tape.EXTRA] else None
 
 
 def _keeps_requires_grad(t: Tensor) -> None:
@@ -477,6 +485,8 @@ def install(target: type) -> None:
                                      "grad": (_get_grad, _set_grad, _delete_grad), "data": (_get_data, _set_data, _keeps_data)}.items():
         setattr(target, name, property(get, put, delete, doc=_TOLD[name]))  # type: ignore[arg-type]
     target._grad = target.grad  # type: ignore[attr-defined] # PyTorch's other name, which must not be written past the gradient
+    for name, get in (("_grad_fn", _grad_fn), ("_backward_hooks", _tensor_hooks)):
+        setattr(target, name, property(get, None, _keeps_history, doc=_TOLD[name]))
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
         setattr(target, name, property(get, doc=_TOLD[name]))
     methods: dict[str, Any] = {

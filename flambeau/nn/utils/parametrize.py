@@ -67,6 +67,9 @@ class ParametrizationList(ModuleList):
         self.is_tensor = not isinstance(new, (list, tuple))
         parts = [new] if self.is_tensor else list(new)
         self.ntensors = len(parts)
+        if self.is_tensor and new.dtype is not dtype:
+            raise ValueError("When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                             f"original.dtype: {dtype}\nright_inverse(original).dtype: {new.dtype}")
         for i, part in enumerate(parts):
             name = "original" if self.is_tensor else f"original{i}"
             if isinstance(original, Parameter):
@@ -170,7 +173,15 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
                 raise ValueError("Registering a parametrization may not change the shape of the tensor, unless the `unsafe` flag is enabled.\n"
                                  f"module.{tensor_name}.shape: {old.shape}\nparametrization(module.{tensor_name}).shape: {new.shape}")
             if hasattr(parametrization, "right_inverse"):
-                parametrization.right_inverse(new)
+                back = parametrization.right_inverse(new)
+                if not isinstance(back, Tensor):
+                    raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+                if back.dtype is not old.dtype:
+                    raise ValueError("The tensor returned by parametrization.right_inverse must have the same dtype as "
+                                     f"module.{tensor_name}, unless the `unsafe` flag is enabled: {back.dtype} instead of {old.dtype}")
+                if back.shape != old.shape:
+                    raise ValueError("The tensor returned by parametrization.right_inverse must have the same shape as "
+                                     f"module.{tensor_name}, unless the `unsafe` flag is enabled: {tuple(back.shape)} instead of {tuple(old.shape)}")
         parts.append(parametrization)
         parts.unsafe |= unsafe
         return module

@@ -344,3 +344,11 @@ def test_an_error_that_waits_in_the_graph():
     assert fb.autograd.grad(y.sum(), x, retain_graph=True)[0].tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="not here"):
         y.sum().backward()
+
+
+def test_a_sum_comes_from_its_two_operands():
+    x, y = (fb.ones(2, requires_grad=True) for _ in range(2))
+    for _ in range(5):  # also where the call is learned
+        a = x + y
+        assert [type(f).__name__ for f, _ in a.grad_fn.next_functions] == ["AccumulateGrad"] * 2
+        assert [f is a.grad_fn for f, _ in (a + 5).grad_fn.next_functions] == [True, False]

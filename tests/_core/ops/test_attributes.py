@@ -218,3 +218,16 @@ def test_all_names_of_a_tensor_are_there():
         hasattr(x, "imag")
     names = [n for n in dir(x) if n != "imag"]
     assert "shape" in names and all(hasattr(x, n) for n in names)
+
+
+def test_what_cannot_be_deleted():
+    x = fb.ones(2, requires_grad=True)
+    y = x * 2
+    assert y._grad_fn is y.grad_fn and y._backward_hooks is None
+    handle = y.register_hook(lambda g: g)
+    assert list(y._backward_hooks) == [handle.id]
+    for name in ("data", "requires_grad", "_grad_fn", "_backward_hooks"):
+        with pytest.raises(RuntimeError):
+            delattr(x, name)
+    del x.grad
+    assert x.grad is None
