@@ -80,7 +80,8 @@ _TOLD = {
     "is_inference": "False: there are no inference tensors.", "is_conj": "Whether it is a view of conjugates, see `conj`.",
     "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
-    "_grad_fn": "`grad_fn`.", "_backward_hooks": "The hooks on its gradient by number, or None.", "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
+    "_grad_fn": "`grad_fn`.", "_backward_hooks": "The hooks on its gradient by number, or None.",
+    "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
 }
 
 
