@@ -14,6 +14,7 @@ from ..engine import fields
 from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Map
+from ..runtime import dispatch
 from ..runtime.device import resolve
 from ..tensor import Tensor, alias, empty, meta, new
 from . import (
@@ -30,6 +31,52 @@ _programs: dict[Any, Map] = {}
 
 
 # ---------------------------------------------------------------------------------------------------------------- triangles
+_LAUNCHES = 8  # more of them must be worth it that a form in place touches little but what it clears
+_EDGE = 64  # rows and columns of the blocks along a diagonal that one launch masks
+
+
+def _clear(t: Tensor, diagonal: int, mask: Any) -> None:
+    """Zeros above a diagonal of the last two axes, in place, by rectangles: what lies below is neither read nor written.
+
+    Beside the diagonal's blocks lie squares of one block, beside pairs of blocks squares of two, and so on: each size is one launch.  mask: does the same
+    to the small blocks.
+    """
+    m = t.meta
+    *batch, rows, columns = m.shape
+    *apart, down, along = m.strides
+
+    def part(row: int, column: int, count: int, step: int, height: int, width: int) -> Tensor:
+        """Rectangles: the first one's place, how many, how many rows and columns the next one lies further, and their size."""
+        shape, strides = (*batch, count, height, width), (*apart, step * (down + along), down, along)
+        return alias(t, meta(shape, strides, m.dtype, m.device), t.ptr + (row * down + column * along) * m.dtype.itemsize)
+
+    def zero(*place: int) -> None:
+        if min(place[2], *place[4:]) > 0:
+            launch.fill(part(*place), 0)
+    top, left = min(rows, max(0, -diagonal)), max(0, diagonal)  # where the diagonal begins
+    zero(0, 0, 1, 0, top, columns)
+    high, wide = rows - top, columns - left
+    side = max(min(high, wide), 0)
+    zero(top, left + side, 1, 0, side, wide - side)  # beside the square that the diagonal crosses
+    size = _EDGE
+    while size < side:
+        count = side // (2 * size)
+        zero(top, left + size, count, 2 * size, size, size)
+        at = 2 * size * count
+        zero(top + at, left + at + size, 1, 0, size, side - at - size)
+        size *= 2
+    at = side - side % _EDGE
+    for place in ((top, left, at // _EDGE, _EDGE, _EDGE, _EDGE), (top + at, left + at, 1, 0, side - at, side - at)):
+        if min(place[2], *place[4:]) > 0:
+            mask(part(*place))
+
+
+def _transposed(t: Tensor) -> Tensor:
+    """A tensor's memory with its last two axes in turn."""
+    m = t.meta
+    return alias(t, meta((*m.shape[:-2], m.shape[-1], m.shape[-2]), (*m.strides[:-2], m.strides[-1], m.strides[-2]), m.dtype, m.device), t.ptr)
+
+
 def _triangle(name: str, keep: Any) -> None:
     def write(out: Tensor, t: Tensor, diagonal: int) -> None:
         m = t.meta
@@ -53,7 +100,13 @@ def _triangle(name: str, keep: Any) -> None:
         if tape.recording(self):
             return assign(self, function(self, diagonal))
         may_write(self)
-        write(self, self, diagonal)
+        m = self.meta
+        if len(m.shape) < 2 or m.nbytes < _LAUNCHES * dispatch.launch_bytes(m.device):
+            write(self, self, diagonal)
+        elif name == "tril":
+            _clear(self, index(diagonal), lambda block: write(block, block, 0))
+        else:  # the other triangle of the matrix turned round
+            _clear(_transposed(self), -index(diagonal), lambda block: write(_transposed(block), _transposed(block), 0))
         self.store.version += 1
         return self
     function.__name__ = function.__qualname__ = name

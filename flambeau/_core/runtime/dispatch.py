@@ -171,6 +171,14 @@ def sorts_writes(dev: device) -> bool:
     return gpus.gpu(dev).driver.sorts_writes
 
 
+def launch_bytes(dev: device) -> int:
+    """How many bytes a device reads or writes in the time that one more launch takes."""
+    if dev.type != "cuda":
+        return CPU.launch_bytes
+    from . import gpus
+    return gpus.gpu(dev).driver.launch_bytes
+
+
 def prepare(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...],
             rooms: Sequence[bounds.Room]) -> PreparedLaunch:
     """A launch of a loop program: see `require`.

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flambeau as fb
+from flambeau._core.ops import rearrange
 from flambeau.autograd import gradcheck, gradgradcheck
 
 A = np.random.default_rng(0).normal(size=(3, 4, 5))
@@ -25,6 +26,25 @@ def test_triangles_are_numpys(k, shape, d):
     t = fb.tensor(a)
     assert t.tril_(k) is t
     np.testing.assert_array_equal(t.numpy(), np.tril(a, k))
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (256, 256), (63, 65), (130, 70), (70, 130), (1, 200), (200, 1), (2, 3, 129, 131), (300, 5), (0, 70), (257, 255)])
+def test_large_triangles_are_cleared_in_place_by_rectangles(shape, monkeypatch):
+    monkeypatch.setattr(rearrange.dispatch, "launch_bytes", lambda dev: 0)
+    rng = np.random.default_rng(0)
+    for k in sorted({0, 1, -1, 3, -3, 63, 64, 65, -64, -65, shape[-1], -shape[-2], shape[-1] - 1, 1 - shape[-2], 1000, -1000}):
+        for dtype in (np.float32, np.int64, bool, np.complex64):
+            a = rng.integers(1, 5, shape).astype(dtype)
+            for name, numpys in (("tril_", np.tril), ("triu_", np.triu)):
+                t = fb.tensor(a)
+                assert getattr(t, name)(k) is t
+                np.testing.assert_array_equal(t.numpy(), numpys(a, k))
+                t = fb.tensor(a)
+                getattr(t.mT, name)(k)
+                np.testing.assert_array_equal(t.mT.numpy(), numpys(np.swapaxes(a, -1, -2), k))
+    x = fb.ones(4, 600, 300).requires_grad_()
+    (x * 2)[1:3].tril_(-2).sum().backward()  # recorded writes, into a part
+    assert x.grad.tolist() == [[[0.0] * 300] * 600, *np.tril(np.full((2, 600, 300), 2.0), -2).tolist(), [[0.0] * 300] * 600]
 
 
 @pytest.mark.parametrize("rows,cols,offset", [(3, 3, 0), (4, 3, 1), (2, 5, -1), (0, 3, 0), (1000, 3, 1), (3, 1000, 998), (700, 650, -30),

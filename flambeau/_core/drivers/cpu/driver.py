@@ -38,6 +38,7 @@ class CpuDriver(Driver):
 
     near = True
     sorts_writes = False
+    launch_bytes = 1 << 16
 
     def __init__(self) -> None:
         self._blocks: dict[int, int] = {}  # bytes by address; each change of it is one step, so that finalizers and forks find it whole
