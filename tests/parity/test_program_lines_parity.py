@@ -38,6 +38,18 @@ T.ones(()).expand(1, 1).stride()
 """
 
 CHECKS = """
+T.gcd(T.ones(2).long(),T.ones(2).long(),out=T.zeros(2).bool())
+T.lcm(T.ones(2).long(),T.ones(2).long(),out=T.zeros(2).int())
+T.remainder(T.ones(2).byte(),1<<40)
+T.ones(2).byte()//512
+T.ones(2).byte().remainder(257)
+T.pow(T.ones(2).half(),1<<40)
+T.pow(T.ones(2).half(),float('inf'))
+T.pow(T.ones(2).bfloat16(),1e300)
+T.pow(T.ones(2),1e300)
+T.nn.functional.tanhshrink(T.ones(2).bool())
+T.cross(T.ones(2,3).bool(),T.ones(2,3))
+T.amax(T.ones(2,dtype=T.complex64),0)
 T.tensordot(T.ones(2,5,dtype=T.int64),T.ones(3,2),1)
 T.tensordot(T.ones(2,1,dtype=T.int64),T.ones(3,2),1)
 T.tensordot(T.ones(2),T.ones(2),([0],[0,1]))
@@ -158,6 +170,18 @@ x=T.ones(2,2,dtype=T.complex64);;x.scatter_reduce(0,T.zeros(2,2).long(),x,'prod'
 """
 
 LAYOUTS = """
+T.ones(3).expand(2,3)<T.ones(3,2).double().t()
+T.atan2(T.ones(3).long().expand(2,3),T.ones(3,2).int().t())
+T.ones(3).expand(2,3)*T.ones(3,2).t()
+T.where(T.ones(3).bool().expand(2,3),T.ones(3,2).double().t(),T.ones(3,2).double().t())
+T.ones(4,1,3).half().expand(4,2,3).transpose(0,2)+T.ones(4,2,3).transpose(0,2)
+T.div(T.ones(3).long().expand(2,3),T.ones(3,2).bool().t(),out=T.zeros(0))
+2**T.ones(3,2).t()
+T.pow(1,T.ones(3,2).long().t())
+T.float_power(2,T.ones(3,2).t())
+T.gcd(T.ones(3,2).long().t(),T.ones(1).long())
+T.lcm(T.ones(4,3,2).long().permute(2,0,1),T.ones(1).int())
+T.igamma(T.ones(3,2).t(),T.ones(3,2).t()).stride()
 T.zeros(2,3).t().flip(0).stride()
 T.zeros(2,3,4).permute(2,0,1).flip(0).stride()
 T.zeros(2,3,4).permute(1,0,2).flip(-1).stride()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, hooks
+from .. import dtypes, hooks, layout
 from ..autograd.mode import _grad
 from ..dtypes import bool_
 from ..engine import fields
@@ -24,6 +24,9 @@ from . import table
 from .checks import factor_fits, may_write, of_kinds
 from .elementwise import Pointwise
 from .table import op, pointwise, write_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 INTEGRAL = "bui"
 NUMBER = (int, float, complex)
@@ -223,7 +226,14 @@ REMAINDER.divides = FMOD.divides = True
 REMAINDER.decides = FMOD.decides = True
 
 # ------------------------------------------------------------------------------------------------------------------- power
-POW = Pointwise("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
+class _Power(Pointwise):
+    def strides(self, operands: Sequence[Any]) -> tuple[int, ...]:
+        """As of any formula, but powers of a number are row-major, as in PyTorch."""
+        found = super().strides(operands)
+        return found if isinstance(operands[0], Tensor) else layout.contiguous_strides(operands[1].meta.shape)
+
+
+POW = _Power("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
 POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
 _FIXED = frozenset((0.5, 1, 2, 3, 4, -1, -0.5, -2))
 
@@ -258,6 +268,8 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
             dtypes.number(b, a.meta.dtype)
             if b in (1, 2, 3):
                 return POW_FIXED, (a,), (("exponent", b),)
+        if a.meta.dtype.kind == "f" and a.meta.dtype.itemsize == 2:
+            dtypes.number(b, a.meta.dtype, strictly=True)
     return POW, (a, b), ()
 
 

@@ -189,8 +189,16 @@ class Pointwise:
 
     def strides(self, operands: Sequence[Any]) -> tuple[int, ...]:
         """The strides of a result in new memory."""
-        layouts = [(tuple(x.meta.shape), x.meta.strides) if isinstance(x, Tensor) else ((), ()) for x in operands]
+        common = self.common(operands) if self.promote != "none" else None
+        layouts = [(tuple(x.meta.shape), self._read(x.meta, common if i not in self.apart else None)) if isinstance(x, Tensor) else ((), ())
+                   for i, x in enumerate(operands)]
         return layout.result_strides(tuple(layout.broadcast_shapes(*[s for s, _ in layouts])), layouts)
+
+    @staticmethod
+    def _read(m: Meta, common: dtype | None) -> tuple[int, ...]:
+        """Strides by which an operand orders a result's axes.  On the CPU PyTorch first makes a dense copy of one of another type."""
+        copied = common is not None and m.dtype is not common and m.device.type == "cpu"
+        return layout.dense_like(tuple(m.shape), m.strides) if copied else m.strides
 
     def plan(self, operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> Plan:
         """The plan of a call whose operands are on one device."""
@@ -216,7 +224,8 @@ class Pointwise:
             place = len(metas) - sum(isinstance(x, Tensor) for x in operands[1:])
             zeros: Any = launch.counter(divisor.meta, "zero divisors", lambda x: x == 0)
         else:
-            place, zeros = len(metas), lambda x: x == 0
+            place, seen = len(metas), (1 << 8 * common.itemsize) - 1  # of a number the kernel sees these bits
+            zeros = lambda x: not x & seen  # noqa: E731
 
         def checked(*given: Any) -> None:
             if zeros(given[place]):

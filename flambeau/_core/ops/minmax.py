@@ -85,7 +85,7 @@ _EXTREMES = {name: Rowwise(name, "rc -> r", _greatest, row_values) for name in (
 def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if t.meta.dtype.is_complex and not t.meta.numel:
         return t.new_empty(kept_shape(t.meta.shape, axes, keepdim))
-    _no_complex(name, t)
+    _no_complex(name, t, NotImplementedError)
     return _EXTREMES[name]((t,), where=(axes, keepdim), consts=(("how", how),))[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import bool_, int64
 from ..engine.fields import has
@@ -14,6 +14,9 @@ from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from .elementwise import Pointwise
 from .table import REQUIRED, planned, pointwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REAL, FLOAT, INTEGRAL = "buif", "bufic", "bui"
 
@@ -255,15 +258,17 @@ def _softsign_grad(g: Expr, x: Expr, y: Expr) -> Expr:
     return g / E.complex_(size, zero) - E.complex_(along, zero) * _sgn(x)
 
 
-def _no_truths(x: Tensor) -> None:
-    if x.meta.dtype is bool_:
-        raise NotImplementedError("\"softsign\" not implemented for 'Bool'")
+def _no_truths(name: str) -> Callable[[Tensor], None]:
+    def check(x: Tensor) -> None:
+        if x.meta.dtype is bool_:
+            raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+    return check
 
 
 _activation("softsign", lambda x: x / (1.0 + abs(x)) if not x.dtype.is_complex else x / E.complex_(1.0 + abs(x), E.imag(x) * 0.0),
-            _softsign_grad, flag=False, inplace=False, accept="fc", promote="float", types=_no_truths)
+            _softsign_grad, flag=False, inplace=False, accept="fc", promote="float", types=_no_truths("softsign"))
 _activation("tanhshrink", lambda x: x - E.tanh(x), lambda g, x, y: g * E.conj(E.tanh(x) * E.tanh(x)), flag=False, inplace=False, accept="fc",
-            promote="float")
+            promote="float", types=_no_truths("tanhshrink"))
 
 
 def _hardtanh(x: Expr, lo: Expr, hi: Expr) -> Expr:

@@ -13,7 +13,7 @@ from ..kernels import expr as E
 from ..kernels.expr import Expr, where
 from ..kernels.interpret import memory
 from ..kernels.programs import Map
-from ..tensor import Tensor, empty
+from ..tensor import Tensor, empty, meta, new
 from . import launch
 from .casts import to_dtype
 from .copies import contiguous
@@ -165,8 +165,11 @@ def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any,
 def _stepwise(name: str, x: Tensor, y: Tensor) -> Tensor:
     """A function of two elements that takes as many steps as they ask for, on tensors of one type and shape: a library routine on their device's queue."""
     from ..kernels.llvm.handwritten import stepwise
-    x, y = contiguous(x), contiguous(y)
-    out = empty(x.meta.shape, x.meta.dtype, x.meta.device)
+    shape = tuple(x.meta.shape)
+    strides = layout.result_strides(shape, [(shape, x.meta.strides), (shape, y.meta.strides)])
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])  # the result's elements, in the order of memory
+    x, y = contiguous(x.permute(order)), contiguous(y.permute(order))
+    out = new(meta(shape, strides, x.meta.dtype, x.meta.device))
     if out.meta.numel:
         launch.routine(name, stepwise.entry(name, out.meta.dtype, out.meta.numel), [out], [x, y], nbytes=3 * out.meta.nbytes)
     return out
@@ -228,13 +231,13 @@ def _divisors(name: str, input: Any, other: Any) -> Tensor:  # noqa: A002
     return _stepwise(name, a, b)
 
 
-@op(out=True, inplace=True, batch="pointwise", out_type="any")
+@op(out=True, inplace=True, batch="pointwise", out_type="castable")
 def gcd(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The greatest common divisor of integers; gcd(0, 0) is 0."""
     return _divisors("gcd", input, other)
 
 
-@op(out=True, inplace=True, batch="pointwise", out_type="any")
+@op(out=True, inplace=True, batch="pointwise", out_type="castable")
 def lcm(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The least common multiple of integers, never negative."""
     return _divisors("lcm", input, other)

@@ -131,6 +131,11 @@ def test_integers_and_parts(device: str) -> None:
     x, y = torch.tensor(a, device=device), torch.tensor(b, device=device)
     assert torch.gcd(x, y).tolist() == np.gcd(a, b).tolist() and torch.lcm(x, y).tolist() == np.lcm(a, b).tolist()
     assert torch.gcd(x[:, None], y).shape == (5, 5) and x.clone().gcd_(y).tolist() == np.gcd(a, b).tolist()
+    grid = torch.arange(24).reshape(4, 3, 2).permute(2, 0, 1)
+    found = torch.gcd(grid, torch.tensor([6], dtype=torch.int8))
+    assert found.tolist() == np.gcd(grid.numpy(), 6).tolist() and found.stride() == grid.stride() and found._base is None
+    with pytest.raises(RuntimeError, match="Long can't be cast to the desired output type Bool"):
+        torch.gcd(x, y, out=torch.empty(5, dtype=torch.bool))
     with pytest.raises(NotImplementedError, match="gcd"):
         torch.gcd(x.float(), y.float())
     v = np.array([0.0, 1.0, -3.5, 1e-40, 6e30])

@@ -9,7 +9,7 @@ from ...engine.fields import has
 from ...errors import warn_once
 from ...layout import numel, wrap_dim
 from ...tensor import Tensor
-from ..checks import one_type
+from ..checks import of_kinds, one_type
 from ..table import op
 from . import matrices
 from .solving import inv, solve
@@ -21,6 +21,7 @@ def _cross(name: str, a: Tensor, b: Tensor, dim: int) -> Tensor:
     at = wrap_dim(dim, len(a.meta.shape))
     if a.meta.shape[at] != 3 or b.meta.shape[at] != 3:
         raise RuntimeError(f"{name}: inputs dimension {dim} must have length 3. Got {a.meta.shape[at]} and {b.meta.shape[at]}")
+    of_kinds(name, a, "uifc")
     one_type(name, a, b)
     a1, a2, a3 = (a.narrow(at, i, 1) for i in range(3))
     b1, b2, b3 = (b.narrow(at, i, 1) for i in range(3))
