@@ -96,3 +96,15 @@ def test_errors():
         nn.MultiheadAttention(0, 2)
     with pytest.raises(RuntimeError, match="activation should be relu/gelu, not tanh"):
         nn.TransformerEncoderLayer(4, 2, activation="tanh")
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("length, batch, source", [(3, 0, 2), (0, 2, 2), (0, 0, 0), (3, 0, 0)])
+def test_attention_of_nothing(length, batch, source, need_weights):
+    layer = flambeau.nn.MultiheadAttention(4, 2)
+    query, key = flambeau.ones(length, batch, 4, requires_grad=True), flambeau.ones(source, batch, 4)
+    for masks in ({}, {"key_padding_mask": flambeau.zeros(batch, source, dtype=flambeau.bool)}, {"attn_mask": flambeau.zeros(2 * batch, length, source)}):
+        made, weights = layer(query, key, key, need_weights=need_weights, **masks)
+        assert made.shape == query.shape and (weights is None if not need_weights else weights.shape == (batch, length, source))
+    made.sum().backward()
+    assert query.grad.shape == query.shape

@@ -169,6 +169,37 @@ x=T.ones(2,2,requires_grad=True,dtype=T.complex64);;x.scatter_reduce(0,T.zeros(2
 x=T.ones(2,2,dtype=T.complex64);;x.scatter_reduce(0,T.zeros(2,2).long(),x,'prod')
 """
 
+EMPTY = """
+T.ones(3,0,requires_grad=True).prod(0).sum().backward()
+x = T.ones(2,0,4,requires_grad=True);; T.autograd.grad(x.prod(0).sum(), x)[0]
+x = T.ones(2,4,0,requires_grad=True);; T.autograd.grad(x.prod(0,keepdim=True).sum(), x)[0]
+T.nn.functional.bilinear(T.ones(0,3),T.ones(0,3),T.ones(0,3,3))
+T.nn.functional.grid_sample(T.ones(1,0,4,4),T.zeros(1,3,3,2),align_corners=False)
+T.nn.functional.grid_sample(T.ones(0,2,4,4),T.zeros(0,3,3,2),mode='nearest',align_corners=False)
+T.nn.functional.grid_sample(T.ones(0,2,4,4),T.zeros(0,3,3,2),mode='bicubic',align_corners=True)
+T.nn.functional.instance_norm(T.ones(2,0,4))
+T.nn.functional.dropout(T.ones(0).long())
+m = T.nn.MultiheadAttention(4,2);; m(T.ones(3,0,4),T.ones(2,0,4),T.ones(2,0,4))[0].shape
+m = T.nn.MultiheadAttention(4,2);; m(T.ones(3,0,4),T.ones(2,0,4),T.ones(2,0,4))[1].shape
+m = T.nn.MultiheadAttention(4,2);; m(T.ones(0,2,4),T.ones(2,2,4),T.ones(2,2,4))[0].shape
+m = T.nn.MultiheadAttention(4,2,batch_first=True);; m(T.ones(0,3,4),T.ones(0,3,4),T.ones(0,3,4),key_padding_mask=T.zeros(0,3).bool())[1].shape
+m = T.nn.MultiheadAttention(4,2);; m(T.ones(3,0,4),T.ones(2,0,4),T.ones(2,0,4),need_weights=False)[0].shape
+"""
+
+SMALL = """
+T.nn.functional.dropout(T.ones(2).long(),p=1.)
+T.nn.functional.dropout(T.ones(2).bool(),p=1.,inplace=True)
+T.nn.functional.dropout(T.ones(2).byte(),p=.5)
+T.nn.functional.rms_norm(T.ones(2).bool(),(2,))
+T.nn.functional.rms_norm(T.ones(()).cfloat(),())
+T.nn.functional.rms_norm(T.ones(2,3).cfloat(),(2,))
+T.nn.functional.batch_norm(T.ones(2,3).byte(),None,None,training=True)
+T.nn.functional.bilinear(T.full((2,4),9).byte(),T.full((2,4),9).byte(),T.ones(2,4,4).byte())
+T.nn.functional.conv_transpose2d(T.arange(12).reshape(1,1,3,4),T.arange(4).reshape(1,1,2,2),None,1,0,1,1,2)
+T.nn.functional.conv_transpose2d(T.arange(24).reshape(1,2,3,4).cfloat(),T.arange(12).reshape(2,1,3,2).cfloat(),None,1,1,1,1,2)
+T.nn.functional.conv_transpose1d(T.arange(8).reshape(1,2,4),T.arange(6).reshape(2,1,3),None,1,2,1,2,2)
+"""
+
 LAYOUTS = """
 T.ones(3).expand(2,3)<T.ones(3,2).double().t()
 T.atan2(T.ones(3).long().expand(2,3),T.ones(3,2).int().t())
@@ -331,6 +362,16 @@ def test_memory_that_is_read_and_written(line):
 
 @pytest.mark.parametrize("line", CHECKS.strip().splitlines())
 def test_which_check_comes_first(line):
+    same(line)
+
+
+@pytest.mark.parametrize("line", EMPTY.strip().splitlines())
+def test_what_has_no_elements(line):
+    same(line)
+
+
+@pytest.mark.parametrize("line", SMALL.strip().splitlines())
+def test_integers_truths_and_complex_numbers_in_layers(line):
     same(line)
 
 

@@ -265,8 +265,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     if input1.meta.shape[-1] != i or input2.meta.shape[-1] != j:
         raise RuntimeError(f"bilinear(): the last dimensions of input1 and input2 must be {i} and {j}, as those of weight, got "
                            f"{input1.meta.shape[-1]} and {input2.meta.shape[-1]}")
-    left = input1.reshape(-1, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(-1, k, j)
-    out: Tensor = (left * input2.reshape(-1, 1, j)).sum(-1).reshape(*lead, k)
+    n = layout.numel(lead)
+    left = input1.reshape(n, i).matmul(weight.permute(1, 0, 2).reshape(i, k * j)).reshape(n, k, j)
+    out: Tensor = (left * input2.reshape(n, 1, j)).sum(-1, dtype=left.meta.dtype).reshape(*lead, k)
     return out if bias is None else out + bias
 
 

@@ -185,12 +185,11 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
     if _is_narrow(gy.meta.dtype):
         return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.meta.dtype)
     k = len(g.kernel)
-    if all(s == 1 for s in g.stride) and all(p <= d * (s - 1) for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)) and o and not (
-            g.groups == 1 and _is_plain(g)):
-        # stride 1: a plain convolution of g with the kernel turned round
-        turned = Geometry(g.stride, tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True)), g.dilation, g.groups,
-                          g.out, g.kernel, g.image)
-        if g.groups == 1:
+    borders = tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True))
+    if g.groups == 1 and all(s == 1 for s in g.stride) and min(borders) >= 0 and o and not _is_plain(g):
+        # stride 1: a plain convolution of g with the kernel turned round, unless some of the image is in no window (output_padding)
+        turned = Geometry(g.stride, borders, g.dilation, g.groups, g.out, g.kernel, g.image)
+        if all(size + b - p == i for size, b, p, i in zip(g.out, borders, g.padding, g.image, strict=True)):
             out = empty(shape, gy.meta.dtype, gy.meta.device)
             return _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
     d = gy.meta.dtype

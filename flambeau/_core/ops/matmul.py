@@ -479,7 +479,7 @@ def _as_rows(t: Tensor) -> Tensor:
     """All axes but the last as one; outside the tape a bare alias will do."""
     m = t.meta
     if _grad.get() or not m.contiguous:
-        made: Tensor = t.reshape(-1, m.shape[-1])
+        made: Tensor = t.reshape(layout.numel(m.shape[:-1]), m.shape[-1])
         return made
     return alias(t, _rows(m), t.ptr)
 

@@ -9,7 +9,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import same_device
+from .checks import of_kinds, same_device
 from .elementwise import Pointwise
 from .row_places import Places
 from .rowwise import Rowwise
@@ -96,6 +96,7 @@ def _narrow(x: Tensor) -> Any:
 def _train(x: Tensor, w: Tensor | None, b: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, momentum: float | None,
            eps: float) -> list[Tensor]:
     """The result, the means and the reciprocal deviations; moves the running statistics."""
+    of_kinds("batch_norm", x, "fc")
     out, mean, rstd, var = TRAINED(_vectors(x, w, b), (float(eps),), result=_narrow(x))
     if x.meta.numel and (running_mean is not None or running_var is not None):
         count, take = x.meta.numel // x.meta.shape[1], momentum or 0.0

@@ -19,7 +19,7 @@ from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import draws, launch, outputs, thread_draws
-from .checks import may_write, values_hold
+from .checks import may_write, scalar_tensor, values_hold
 from .copies import strides_for
 from .creation import _finish, _options, _shape, counts
 from .draws import draw, generator_of
@@ -361,10 +361,11 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0:
         return input
-    if input.meta.dtype.kind in "bui":
+    if input.meta.dtype.kind in "bui" and p != 1 and input.meta.numel:
         raise RuntimeError(f"dropout(): result type Float can't be cast to the desired output type {dtypes.title(input.meta.dtype)}")
     if p == 1:
-        return input.mul_(0.0) if inplace else input * 0.0
+        none = scalar_tensor(False, input)
+        return input.mul_(none) if inplace else input * none
     mask = draw(new(_preserved(input.meta)), draws.DROPOUT, (p,))
     return input.mul_(mask) if inplace else input * mask
 

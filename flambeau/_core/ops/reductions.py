@@ -224,8 +224,8 @@ def _prod_back(node: Any, g: Tensor) -> Any:
         return (to_dtype(g, own),)
     order = [i for i in range(len(x.meta.shape)) if i not in axes] + list(axes)
     kept = len(order) - len(axes)
-    flat = x.permute(order).reshape(*[x.meta.shape[i] for i in order[:kept]], -1)
-    n = flat.meta.shape[-1]
+    n = layout.numel([x.meta.shape[i] for i in axes])
+    flat = x.permute(order).reshape(*[x.meta.shape[i] for i in order[:kept]], n)
     if n == 0:
         return (to_dtype(x * 0, own),)
     one = flat.narrow(-1, 0, 1) * 0 + 1

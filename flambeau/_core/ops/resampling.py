@@ -110,7 +110,7 @@ def grid_places(grid: Tensor, size: tuple[int, ...], mode: str, padding_mode: st
     formula = _OF_IMAGES if dims == 2 else _OF_VOLUMES
     found = formula(tuple([grid[..., dims - 1 - d] for d in range(dims)]), tuple(map(float, size)),
                     (("align_corners", align_corners), ("mode", mode), ("padding_mode", padding_mode)))
-    rows = [t.reshape(grid.meta.shape[0], -1) for t in (found if isinstance(found, tuple) else (found,))]
+    rows = [t.flatten(1) for t in (found if isinstance(found, tuple) else (found,))]
     count = 1 if mode == "nearest" else len(rows) // 2
     return tuple(rows[:count]), tuple(rows[count:])
 

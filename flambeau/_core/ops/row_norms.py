@@ -65,7 +65,7 @@ def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
     return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
 
 
-def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: Tensor | None) -> None:
+def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: Tensor | None, kinds: str = "f") -> None:
     same_device(name, x, w, b)
     if not shape:
         raise RuntimeError(f"Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = "
@@ -77,7 +77,7 @@ def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: 
     if tuple(x.meta.shape[max(len(x.meta.shape) - len(shape), 0):]) != shape:
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{', '.join(['*', *map(str, shape)])}], but got input of "
                            f"size{list(x.meta.shape)}")
-    of_kinds(name, x, "f")
+    of_kinds(name, x, kinds)
     for label, t in (("weight", w), ("bias", b)):
         if t is not None and t.meta.dtype is not x.meta.dtype and not (x.meta.dtype.itemsize == 2 and t.meta.dtype is float32) and name != "rms_norm":
             raise RuntimeError(f"{name}(): mixed dtype: expect {label} to have scalar type of {title(x.meta.dtype)}, got {title(t.meta.dtype)}")
@@ -106,11 +106,11 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002
     """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019."""
     shape = _shape_of(normalized_shape)
+    _checked("rms_norm", input, shape, weight, None, "fc")
     small = finfo(input.meta.dtype).eps if eps is None else eps
     if input.meta.dtype.is_complex:
         made = input * ((input * input).mean(tuple(range(-len(shape), 0)), True) + small).rsqrt()
         return made if weight is None else made * weight
-    _checked("rms_norm", input, shape, weight, None)
     return to_dtype(RMS_NORM((input, weight), (float(small),), (len(shape),))[0], input.meta.dtype)
 
 
@@ -172,4 +172,4 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
             for running, value in ((running_mean, flat.mean(2).mean(0)), (running_var, flat.var(2).mean(0))):
                 if running is not None:
                     running.mul_(1.0 - momentum).add_(value.to(running.meta.dtype), alpha=momentum)
-    return group_norm(input, c, weight, bias, eps)
+    return group_norm(input, c or 1, weight, bias, eps)

@@ -130,9 +130,9 @@ def multi_head_attention_forward(
     if not need_weights and static_k is None and static_v is None and not add_zero_attn:
         if padding is not None:
             padding = padding.reshape(batch, 1, 1, k.shape[0])
-            mask = padding if mask is None else mask.reshape(-1, num_heads if mask.shape[0] > 1 else 1, *mask.shape[1:]) + padding
+            mask = padding if mask is None else mask.unflatten(0, (-1, num_heads if mask.shape[0] > 1 else 1)) + padding
         elif mask is not None:
-            mask = mask.reshape(-1, num_heads if mask.shape[0] > 1 else 1, *mask.shape[1:])
+            mask = mask.unflatten(0, (-1, num_heads if mask.shape[0] > 1 else 1))
         # as the projections lie: no head is copied
         q, k, v = (x.unflatten(-1, (num_heads, -1)).permute(1, 2, 0, 3) for x in (q, k, v))
         out = F.scaled_dot_product_attention(q, k, v, mask, drop, is_causal)
@@ -161,7 +161,7 @@ def multi_head_attention_forward(
             weights = F.dropout(weights, drop)
         out = weights.bmm(v)
         out = out.transpose(0, 1).reshape(length * batch, embed)
-        out = F.linear(out, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+        out = F.linear(out, out_proj_weight, out_proj_bias).unflatten(0, (length, batch))
         weights = weights.reshape(batch, num_heads, length, source)
         if average_attn_weights:
             weights = weights.mean(1)
@@ -171,11 +171,11 @@ def multi_head_attention_forward(
         if mask.shape[0] == 1:
             mask = mask.unsqueeze(0)
         else:
-            mask = mask.reshape(batch, num_heads, -1, source)
-    shape = (batch, num_heads, -1, head)
-    out = F.scaled_dot_product_attention(q.reshape(shape), k.reshape(shape), v.reshape(shape), mask, drop, is_causal)
+            mask = mask.unflatten(0, (batch, num_heads))
+    q, k, v = (x.unflatten(0, (batch, num_heads)) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, mask, drop, is_causal)
     out = out.permute(2, 0, 1, 3).reshape(length * batch, embed)
-    out = F.linear(out, out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+    out = F.linear(out, out_proj_weight, out_proj_bias).unflatten(0, (length, batch))
     return (out if batched else out.squeeze(1)), None
 
 has("multi_head_attention_forward", batch="composite")

@@ -91,3 +91,12 @@ def test_bilinear_is_one_function() -> None:
         fb.bilinear(fb.ones(2, 2), fb.ones(3, 4), fb.ones(6, 2, 4))
     with pytest.raises(RuntimeError, match="last dimensions of input1 and input2 must be 2 and 4"):
         fb.bilinear(fb.ones(2, 3), fb.ones(2, 4), fb.ones(6, 2, 4))
+
+
+def test_bilinear_of_nothing_and_of_bytes():
+    for lead, size, made in (((0,), 3, 2), ((0, 2), 3, 0), ((2,), 3, 0), ((2, 2), 0, 2)):
+        found = fb.bilinear(fb.ones(*lead, size), fb.ones(*lead, size), fb.ones(made, size, size))
+        assert found.shape == (*lead, made) and not found.any()
+    x = fb.full((1, 4), 9, dtype=fb.uint8)
+    found = fb.bilinear(x, x, fb.ones(2, 4, 4, dtype=fb.uint8))
+    assert found.dtype is fb.uint8 and found.tolist() == [[36 * 36 % 256] * 2]

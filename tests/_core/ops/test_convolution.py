@@ -194,3 +194,16 @@ for n in (2**31, 2**33, 2**40, 2**62):
 
 def test_windows_farther_away_than_a_kernel_counts_are_an_error_with_sizes_or_an_answer():
     processes.says(FAR)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "complex64"])
+@pytest.mark.parametrize("stride, padding, extra, dilation", [(1, 0, 1, 2), (1, 1, 1, 2), (2, 1, 1, 1), (1, 2, 2, 3), (1, 0, 0, 2)])
+def test_transposed_convolution_with_pixels_in_no_window(dtype, stride, padding, extra, dilation):
+    """output_padding widens the image beyond what windows reach; the kernel turned round would not."""
+    x, w = (fb.tensor(np.random.default_rng(i).integers(-4, 5, s).tolist(), dtype=getattr(fb, dtype)) for i, s in enumerate([(2, 3, 4), (3, 2, 3)]))
+    found = fb.nn.functional.conv_transpose1d(x, w, None, stride, padding, extra, 1, dilation)
+    size = (4 - 1) * stride + dilation * 2 + 1 + extra
+    want = np.zeros((2, 2, size), x.numpy().dtype)
+    for i, k in itertools.product(range(4), range(3)):
+        want[:, :, i * stride + k * dilation] += x.numpy()[:, :, i] @ w.numpy()[:, :, k]
+    np.testing.assert_array_equal(found.numpy(), want[:, :, padding:size - padding])

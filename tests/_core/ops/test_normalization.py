@@ -359,3 +359,14 @@ def test_narrow_rows_with_wide_weights_stay_narrow(kind, device):
                        (fb.nn.functional.rms_norm(x.to(d), (4,), w), fb.nn.functional.rms_norm(x, (4,), w))):
         assert made.dtype is d and fb.allclose(made.float(), wide, atol=0.05)
         assert fb.autograd.grad(made.float().sum(), w)[0].dtype is fb.float32
+
+
+def test_norms_of_no_channels_and_of_types_they_cannot_take():
+    F = fb.nn.functional
+    assert F.instance_norm(fb.ones(2, 0, 4)).shape == (2, 0, 4)
+    for call in (lambda: F.rms_norm(fb.ones(2, dtype=fb.bool), (2,)), lambda: F.batch_norm(fb.ones(2, 3, dtype=fb.uint8), None, None, training=True)):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            call()
+    for shape in ((), (2,)):
+        with pytest.raises(RuntimeError, match="normalized_shape"):
+            F.rms_norm(fb.ones(2, 3, dtype=fb.complex64), shape)

@@ -381,3 +381,14 @@ def test_integers_of_the_widest_spans_are_what_is_left_of_64_bits(span):
     fb.manual_seed(5)
     got = fb.randint(low, low + span, (1000,)).numpy().view(np.uint64) ^ np.uint64(1 << 63)
     np.testing.assert_array_equal(got, bits % np.uint64(span))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "uint8"])
+def test_dropout_of_integers(dtype):
+    F, x = fb.nn.functional, fb.ones(3, dtype=getattr(fb, dtype))
+    made = F.dropout(x, 1.0)
+    assert made.dtype is x.dtype and not made.any() and F.dropout(x[:0]).shape == (0,)
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        F.dropout(x)
+    F.dropout(x, 1.0, inplace=True)
+    assert not x.any()

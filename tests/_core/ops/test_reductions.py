@@ -142,3 +142,12 @@ def test_out_is_of_the_type_that_is_asked_for():
         with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float64, which was asked for, but got float32"):
             reduce(x, dim=0, dtype=fb.float64, out=fb.empty(shape))
         assert reduce(x, dim=0, dtype=fb.float64, out=fb.empty(shape, dtype=fb.float64)).dtype is fb.float64
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (2, 0, 4), (0, 3)])
+def test_gradient_of_a_product_of_nothing(shape):
+    for dim in range(len(shape)):
+        for keepdim in (False, True):
+            x = fb.ones(shape, requires_grad=True)
+            x.prod(dim, keepdim).sum().backward()
+            assert x.grad.shape == shape

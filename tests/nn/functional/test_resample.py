@@ -140,3 +140,13 @@ def test_grids_of_one_point_and_of_other_dimensions():
         F.grid_sample(flambeau.ones(1, 1, 2, 2), flambeau.ones(1, 1, 1, 1, 3), align_corners=False)
     with pytest.raises(RuntimeError, match="non-empty spatial dimensions"):
         F.grid_sample(flambeau.ones(1, 1, 0, 2), flambeau.ones(1, 1, 1, 2), align_corners=False)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("shape", [(1, 0, 4, 4), (0, 2, 4, 4)])
+def test_sampling_nothing(mode, shape):
+    x, grid = flambeau.ones(shape, requires_grad=True), flambeau.zeros(shape[0], 3, 5, 2, requires_grad=True)
+    made = F.grid_sample(x, grid, mode=mode, align_corners=False)
+    assert made.shape == (*shape[:2], 3, 5)
+    made.sum().backward()
+    assert x.grad.shape == shape
