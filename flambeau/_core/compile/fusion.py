@@ -7,7 +7,7 @@ the same element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import expr as E
@@ -440,16 +440,25 @@ def drop(graph: Graph) -> None:
         if not live:
             graph.order.remove(n)
             continue
-        kept = Map(tuple([p.outs[k] for k in live]), p.inputs, p.scalars)
-        known = facts(kept)
-        inputs = [j for j in range(len(p.inputs)) if known.read[j] or j in known.gathered]
-        numbers = sorted({e.value for e in E.walk(kept.outs) if e.op == "scalar"})
-        at, outs = len(p.outs), len(p.outs) + len(p.inputs)
-        names = {j: i for i, j in enumerate(inputs)}
-        roots = _renamed(kept.outs, [names.get(j) for j in range(len(p.inputs))], [numbers.index(k) if k in numbers else 0 for k in range(len(p.scalars))],
-                         {k: E.coord(k) for k in range(len(s.prepared.domain))}, {})
-        program = Map(roots, tuple([p.inputs[j] for j in inputs]), tuple([p.scalars[k] for k in numbers]))
-        chosen = [*live, *[at + j for j in inputs]]
-        made = PreparedLaunch(s.prepared.name, _later, outputs=len(live), program=program, domain=s.prepared.domain,
-                              strides=tuple([s.prepared.strides[k] for k in chosen]))
-        graph.replace(n, Launch(s.device, s.stream, made, (*[s.args[k] for k in chosen], *[s.args[outs + k] for k in numbers]), s.line))
+        graph.replace(n, only(s, live))
+
+
+def only(s: Launch, live: Sequence[int]) -> Launch:
+    """A map that writes only these of its outputs."""
+    p = s.prepared.program
+    assert isinstance(p, Map)
+    if len(live) == len(p.outs):
+        return s
+    kept = Map(tuple([p.outs[k] for k in live]), p.inputs, p.scalars)
+    known = facts(kept)
+    inputs = [j for j in range(len(p.inputs)) if known.read[j] or j in known.gathered]
+    numbers = sorted({e.value for e in E.walk(kept.outs) if e.op == "scalar"})
+    at, outs = len(p.outs), len(p.outs) + len(p.inputs)
+    names = {j: i for i, j in enumerate(inputs)}
+    roots = _renamed(kept.outs, [names.get(j) for j in range(len(p.inputs))], [numbers.index(k) if k in numbers else 0 for k in range(len(p.scalars))],
+                     {k: E.coord(k) for k in range(len(s.prepared.domain))}, {})
+    program = Map(roots, tuple([p.inputs[j] for j in inputs]), tuple([p.scalars[k] for k in numbers]))
+    chosen = [*live, *[at + j for j in inputs]]
+    made = PreparedLaunch(s.prepared.name, _later, outputs=len(live), program=program, domain=s.prepared.domain,
+                          strides=tuple([s.prepared.strides[k] for k in chosen]))
+    return Launch(s.device, s.stream, made, (*[s.args[k] for k in chosen], *[s.args[outs + k] for k in numbers]), s.line)

@@ -334,6 +334,22 @@ class Graph:
         """A node's work done in another way, which reads and writes no more than it did."""
         n.step, n.accesses = step, self.accesses(step)
 
+    def again(self, n: Node, step: Launch, at: int, last: Sequence[Node], later: Sequence[Node]) -> Node:
+        """Has `step`, which does once more what `n` did, done at a place of the order.  last: those that read for the last time what `n` left there;
+        later: those that read what it leaves."""
+        made = Node(step, 1 << max(m.bit.bit_length() for m in self.order), self.accesses(step), n.barrier)
+        made.before = n.before | n.bit
+        for m in last:
+            made.before |= m.before | m.bit
+        self.order.insert(at, made)
+        behind = 0
+        for m in self.order[at + 1:]:
+            over = any(w.meets(r) for w in m.writes for r in made.accesses)
+            if m in later or over or m.before & behind:
+                m.before |= made.bit | made.before
+                behind |= m.bit
+        return made
+
     # what is read ------------------------------------------------------------------------------------------------------
     def unread(self, n: Node, w: Access, besides: Node | None = None) -> bool:
         """Whether nothing reads what `n` writes there; besides: a node whose reads do not count."""

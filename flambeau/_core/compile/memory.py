@@ -13,6 +13,7 @@ from .. import dtypes
 from ..runtime import capture, cpu_memory
 from ..runtime.device import CPU
 from ..tensor import meta
+from .fusion import kind_of
 from .graph import Access, Graph, Node, Owner
 from .record import Launch
 from .replay import Spot
@@ -28,12 +29,14 @@ STEP = -1  # the place of the one address of a step that is no launch
 
 
 class Value:
-    """Bytes `low` to `high` of the block `owner`, in use from step `first` to step `last`.  at: where they begin in the pool."""
+    """Bytes `low` to `high` of the block `owner`, in use from step `first` to step `last`.  at: where they begin in the pool.  after: the value that ends in
+    the step with which this one begins, and in whose place this one is written; all of a row of such have one place."""
 
-    __slots__ = ("owner", "first", "last", "low", "high", "at")
+    __slots__ = ("owner", "first", "last", "low", "high", "at", "after")
 
     def __init__(self, owner: Owner, first: int, last: int, low: int, high: int) -> None:
         self.owner, self.first, self.last, self.low, self.high, self.at = owner, first, last, low // ALIGN * ALIGN, -(-high // ALIGN) * ALIGN, 0
+        self.after: Value | None = None
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +91,28 @@ class Lifetimes:
         made = {root: _value(those) for root, those in roots.items()}
         self.values = list(made.values())
         self.where = {key: made[u.found()] for key, u in uses.items()}
+        for time, nodes in enumerate(items):
+            if len(nodes) == 1 and kind_of(nodes[0].step) == "map":
+                self._in_place(nodes[0], time, {k: uses[nodes[0], k] for k in range(nodes[0].step.addressed) if (nodes[0], k) in uses})
+
+    def _in_place(self, n: Node, time: int, own: dict[int, _Use]) -> None:
+        """Has a map write over what it reads for the last time, element by element."""
+        outs = n.step.prepared.outputs
+        taken: set[int] = set()
+        for k, out in own.items():
+            new = self.where[n, k]
+            if k >= outs or new.first != time or new.after is not None:
+                continue
+            for j in own:
+                old = self.where[n, j]
+                if j < outs or old.last != time or old.first == time or id(old) in taken or old.nbytes != new.nbytes:
+                    continue
+                # every access to the old value must be at the element that is written
+                those = [a for i, v in own.items() if self.where[n, i] is old for a in v.accesses]
+                if all(_same_place(a, b, old.low, new.low) for a in those for b in out.accesses):
+                    new.after = old
+                    taken.add(id(old))
+                    break
 
     def _uses(self, graph: Graph, n: Node, time: int) -> dict[int, _Use]:
         s = n.step
@@ -116,37 +141,73 @@ def _together(own: list[_Use]) -> None:
                 u.belongs_to(v)
 
 
+def _same_place(a: Access, b: Access, first: int, second: int) -> bool:
+    """Whether two accesses are of the same bytes at each element, once what begins at `first` and `second` lies at one place."""
+    return a.domain is not None and a.domain == b.domain and (a.start - first, a.size, a.strides) == (b.start - second, b.size, b.strides)
+
+
 def _value(those: list[_Use]) -> Value:
     found = [a for u in those for a in u.accesses]
     return Value(found[0].owner, min(u.time for u in those), max(u.time for u in those), min(a.low for a in found), max(a.high for a in found))
 
 
-def peak(values: Iterable[Value]) -> int:
-    """The most bytes that live at once."""
-    change: dict[int, int] = {}
+class _Row:
+    """Values that have one place, one after another."""
+
+    __slots__ = ("first", "last", "nbytes", "at", "values")
+
+    def __init__(self) -> None:
+        self.first, self.last, self.nbytes, self.at = 1 << 62, 0, 0, 0
+        self.values: list[Value] = []
+
+    def add(self, v: Value) -> None:
+        self.values.append(v)
+        self.first, self.last, self.nbytes = min(self.first, v.first), max(self.last, v.last), max(self.nbytes, v.nbytes)
+
+
+def _rows(values: Iterable[Value]) -> list[_Row]:
+    found: dict[int, _Row] = {}
     for v in values:
-        change[v.first] = change.get(v.first, 0) + v.nbytes
-        change[v.last + 1] = change.get(v.last + 1, 0) - v.nbytes
-    most = now = 0
+        head = v
+        while head.after is not None:
+            head = head.after
+        found.setdefault(id(head), _Row()).add(v)
+    return list(found.values())
+
+
+def profile(values: Iterable[Value]) -> list[tuple[int, int]]:
+    """How many bytes live from each step on at which that changes."""
+    change: dict[int, int] = {}
+    for r in _rows(values):
+        change[r.first] = change.get(r.first, 0) + r.nbytes
+        change[r.last + 1] = change.get(r.last + 1, 0) - r.nbytes
+    found, now = [], 0
     for time in sorted(change):
         now += change[time]
-        most = max(most, now)
-    return most
+        found.append((time, now))
+    return found
+
+
+def peak(values: Iterable[Value]) -> int:
+    """The most bytes that live at once."""
+    return max([n for _, n in profile(values)], default=0)
 
 
 def arrange(values: Iterable[Value]) -> int:
     """Gives each value its place, the largest first, and the lowest that is free as long as it lives; gives the bytes of all."""
-    done: list[Value] = []
+    done: list[_Row] = []
     end = 0
-    for v in sorted(values, key=lambda v: (-v.nbytes, v.first)):
+    for r in sorted(_rows(values), key=lambda r: (-r.nbytes, r.first)):
         at = 0
-        for other in sorted([o for o in done if o.first <= v.last and v.first <= o.last], key=lambda o: o.at):
-            if other.at - at >= v.nbytes:
+        for other in sorted([o for o in done if o.first <= r.last and r.first <= o.last], key=lambda o: o.at):
+            if other.at - at >= r.nbytes:
                 break
             at = max(at, other.at + other.nbytes)
-        v.at = at
-        end = max(end, at + v.nbytes)
-        done.append(v)
+        r.at = at
+        for v in r.values:
+            v.at = at
+        end = max(end, at + r.nbytes)
+        done.append(r)
     return end
 
 
@@ -190,7 +251,8 @@ class Pool:
 
     def dead(self, time: int) -> list[capture.Write]:
         """Steps that fill the memory of the values that nobody reads after a step, so that a late reader is found."""
-        return [capture.Write(self.spot(v.at), b"\xff" * v.nbytes) for v in self.life.values if v.last == time]
+        over = {id(v.after) for v in self.life.values if v.after is not None}
+        return [capture.Write(self.spot(v.at), b"\xff" * v.nbytes) for v in self.life.values if v.last == time and id(v) not in over]
 
 
 def keeps_addresses(plan: Planned) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .fusion import drop, fuse
 from .graph import Graph, Unknown
 from .joining import items_of
+from .lowering import lower
 from .memory import Lifetimes, Pool, keeps_addresses
 
 if TYPE_CHECKING:
@@ -45,4 +46,5 @@ def passed(plan: Planned) -> Graph | None:
         return None
     fuse(graph)
     drop(graph)
+    lower(graph)
     return graph

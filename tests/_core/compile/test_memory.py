@@ -225,6 +225,37 @@ def test_values_that_live_at_once_lie_apart(those: list[tuple[int, int, int]]) -
                 assert v.at + v.nbytes <= w.at or w.at + w.nbytes <= v.at
 
 
+def test_a_map_writes_over_what_it_reads_for_the_last_time() -> None:
+    def pool(f: Any, *args: Any) -> tuple[int, bool]:
+        g = torch.capture(f)
+        for k in range(4):
+            given = [a + k for a in args]
+            assert same_bits(g(*given), f(*given))
+        (plan,) = g.records
+        return plan.pool.nbytes, any(v.after is not None for v in plan.pool.life.values)
+    n = 4 * 4096
+    x = torch.rand(4096)
+
+    def summed(change: Any) -> Any:
+        def f(x: Any) -> Any:
+            y = x.cumsum(0)
+            z = change(y)
+            return z.cumsum(0)
+        return f
+    assert pool(summed(lambda y: y * 2), x) == (n, True)
+    # it is read at other elements too, or is of another size
+    assert not pool(summed(lambda y: y.flip(0) * 2), x)[1]
+    assert not pool(summed(lambda y: y.view(64, 64) * y.view(64, 64).t()), x)[1]
+    assert not pool(summed(lambda y: y.double() * 2), x)[1]
+    assert not pool(summed(lambda y: y[1:] * 2), x)[1]
+
+    def read_later(x: Any) -> Any:
+        y = x.cumsum(0)
+        z = y * 2
+        return z.cumsum(0) + y.cumsum(0)
+    assert not pool(read_later, x)[1]
+
+
 def test_memory_of_which_python_wrote_the_address_stays_where_it_is() -> None:
     f = torch.capture(lambda x: ((x * 2).cumsum(0) - 1).cumsum(0), check=True)
     for _ in range(2):
