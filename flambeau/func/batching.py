@@ -12,6 +12,7 @@ from typing import Any
 
 from .._core import hooks
 from .._core import ops as _ops
+from .._core.autograd.function import Function
 from .._core.tensor import Meta, Tensor, _new
 from ..autograd import duals
 from ..interop import overriding
@@ -175,7 +176,7 @@ def _parts(take: Any, x: Batched, level: Any) -> tuple[Batched, Batched | None]:
 def applied(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An autograd.Function on examples: by its own `vmap`, else example by example."""
     level = max((x.level for x in members((args, kwargs))), key=lambda v: v.number)
-    rule = getattr(function, "vmap", None)
+    rule = None if function.vmap is Function.vmap else function.vmap  # a rule of the function's own
     if rule is None:
         return by_examples(level, function.apply, args, kwargs)
     info = _Info(level.size, level.randomness)

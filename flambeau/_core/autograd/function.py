@@ -139,8 +139,9 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        """PyTorch's own rule for a batch, which is not asked here: `func.vmap` runs `forward` and `backward` on batches."""
-        raise NotImplementedError("func.vmap does without a Function's own vmap here: its forward and backward are run on batches")
+        """The rule of a Function's own for batches: ``vmap(info, in_dims, *args)`` gives the results and where their batches lie.  Without one, `func.vmap`
+        runs `forward` and `backward` on batches."""
+        raise NotImplementedError("this Function has no vmap of its own")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

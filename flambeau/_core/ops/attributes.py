@@ -197,6 +197,13 @@ def _tensor_hooks(t: Tensor) -> Any:
     return t.node[tape.EXTRA].get("hooks") if t.node is not None and t.node[tape.EXTRA] else None
 
 
+def _set_hooks(t: Tensor, hooks: Any) -> None:
+    """Puts hooks on its gradient in the place of those it has; None for none.  Of a tensor that requires no gradient they are forgotten."""
+    if t.node is not None:
+        extra = t.node[tape.EXTRA] = t.node[tape.EXTRA] or {}
+        extra["hooks"] = {} if hooks is None else hooks
+
+
 def _keeps_requires_grad(t: Tensor) -> None:
     raise RuntimeError("requires_grad must be a bool")
 
@@ -487,7 +494,7 @@ def install(target: type) -> None:
         setattr(target, name, property(get, put, delete, doc=_TOLD[name]))  # type: ignore[arg-type]
     target._grad = target.grad  # type: ignore[attr-defined] # PyTorch's other name, which must not be written past the gradient
     for name, get in (("_grad_fn", _grad_fn), ("_backward_hooks", _tensor_hooks)):
-        setattr(target, name, property(get, None, _keeps_history, doc=_TOLD[name]))
+        setattr(target, name, property(get, _set_hooks if get is _tensor_hooks else None, _keeps_history, doc=_TOLD[name]))
     for name, get in (("grad_fn", _grad_fn), ("_base", _base)):
         setattr(target, name, property(get, doc=_TOLD[name]))
     methods: dict[str, Any] = {

@@ -392,3 +392,27 @@ def test_the_older_name_of_saved_tensors():
     with pytest.warns(DeprecationWarning, match="saved_variables"):
         Old.apply(x).sum().backward()
     assert hasattr(Old, "vmap") and x.grad.tolist() == [2, 2]
+
+
+def test_functions_without_a_rule_for_batches_run_on_them():
+    class Square(Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    class Ruled(Square):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x + info.batch_size, in_dims[0]
+    x = fb.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert fb.func.vmap(Square.apply)(x).tolist() == [[1, 4], [9, 16]]
+    assert fb.func.vmap(fb.func.grad(lambda t: Square.apply(t).sum()))(x).tolist() == [[2, 4], [6, 8]]
+    assert fb.func.vmap(Ruled.apply)(x).tolist() == [[3, 4], [5, 6]]

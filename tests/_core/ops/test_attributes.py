@@ -231,3 +231,16 @@ def test_what_cannot_be_deleted():
             delattr(x, name)
     del x.grad
     assert x.grad is None
+
+
+def test_hooks_put_in_the_place_of_others():
+    from collections import OrderedDict
+    x = fb.ones(2, requires_grad=True)
+    x.register_hook(lambda g: g * 100)
+    x._backward_hooks = OrderedDict([(0, lambda g: g * 3)])
+    (x * 2).sum().backward()
+    fb.ones(2)._backward_hooks = OrderedDict()
+    assert x.grad.tolist() == [6, 6]
+    x._backward_hooks, x.grad = None, None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2]
