@@ -38,6 +38,8 @@ T.ones(()).expand(1, 1).stride()
 """
 
 CHECKS = """
+T.baddbmm(T.ones(2).half(),T.tensor(1.),T.ones(2,2).long())
+T.baddbmm(T.ones(2).half(),T.ones(2,2),T.ones(2,2).long())
 T.gcd(T.ones(2).long(),T.ones(2).long(),out=T.zeros(2).bool())
 T.lcm(T.ones(2).long(),T.ones(2).long(),out=T.zeros(2).int())
 T.remainder(T.ones(2).byte(),1<<40)

@@ -335,7 +335,8 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------- sums of products
-def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
+def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Callable[[Tensor, Tensor], None] = lambda a, b: None) -> Any:
+    """The sum of a base and a product, and its form in place.  shapes: looks at what comes before the types."""
     def inplace(self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         from .copies import assign
         made = compute(self, first, second, beta, alpha)
@@ -345,6 +346,7 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
 
     def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         same_device(name, base, first, second)
+        shapes(first, second)
         for t in (first, second):
             if t.meta.dtype is not base.meta.dtype:
                 raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)}, {_type_name(first)} and "
@@ -368,16 +370,14 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor]) -> Any:
     return compute, inplace
 
 
-def _batches(a: Tensor, b: Tensor) -> Tensor:
-    """`bmm`, which looks for the axes of the result before it asks for batches.  Raises IndexError where one is missing."""
+def _has_axes(a: Tensor, b: Tensor) -> None:
+    """Raises IndexError where an axis of the result of `bmm` is missing."""
     for t, axis in ((a, 0), (a, 1), (b, 2)):
         layout.wrap_dim(axis, len(t.meta.shape), False)
-    made: Tensor = bmm(a, b)
-    return made
 
 
 _addmm, _addmm_ = _added("addmm", _mm)
-_baddbmm, _baddbmm_ = _added("baddbmm", _batches)
+_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b), _has_axes)
 _addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
 _addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
 
