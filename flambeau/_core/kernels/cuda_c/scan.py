@@ -4,14 +4,15 @@ A tile of a row is read as vectors of neighbours, several rounds of them on thei
 lanes scan their totals in their warp, and every warp scans the totals of all warps and rounds, so that a tile takes one barrier.
 Few long rows are cut into pieces: one launch finds the pieces' totals, the next scans the pieces, each behind the totals of those
 before it (threads of their own rows have those summed by a launch between).  So such rows are read twice, others once, and all
-are written once.  The order depends on the domain alone.
+are written once.  Where many long rows lie side by side, a block has a strip of them, and all its warps go along it together: they
+are read once.  The order depends on the domain alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..loops.scans import BATCH, BLOCK
+from ..loops.scans import BATCH, BLOCK, STRIP, WARPS
 from .scan_state import Running
 from .thread_groups import Group
 from .types import stored
@@ -41,7 +42,9 @@ class _Scan(Running):
     def write(self) -> tuple[str, tuple[Launch, ...], int]:
         parts: list[tuple[str, Callable[[], None], int, tuple[int, int, int]]] = []
         cut = self.pieces > 1
-        if self.columns:
+        if self.loops.strips:
+            parts.append(("scan", self._by_strips, 32 * WARPS, (-(-self.rows // STRIP), 1, 1)))
+        elif self.columns:
             if cut:
                 middle = self.loops.middle
                 blocks = -(-self.rows // middle.rows)
@@ -123,6 +126,64 @@ class _Scan(Running):
         if totals:
             for a, n in zip(arrays, state):
                 w.line(f"{a}[{at}] = {n};")
+
+    def _by_strips(self) -> None:
+        """A row for each lane of a block's warps, which have its elements in turn, `BATCH` at a time."""
+        w, t = self.w, self.t
+        self.pointers_and_numbers()
+        lane, warp = (w.let("int", f"(int)threadIdx.x {how}", stem) for how, stem in ((f"& {STRIP - 1}", "lane"), (f"/ {STRIP}", "warp")))
+        mine = w.let("long long", f"(long long)blockIdx.x * {STRIP} + {lane}", "mine")
+        count = w.let("long long", w.word(self.rows), "count")
+        row = w.let(t, f"({t})({mine} < {count} ? {mine} : {count} - 1)", "row")
+        self.begin_row(row)
+        shared = [w.fresh("m") for _ in self.types]
+        for m, kind in zip(shared, self.types):
+            w.line(f"__shared__ {kind} {m}[2][{WARPS}][{STRIP}];")
+        carry = self.declare(self.start(), "carry")
+        side, base = w.fresh("side"), w.fresh("base")
+        w.line(f"int {side} = 0;")  # the arrays are written in turn: nobody writes what others may still read
+        w.line(f"for ({t} {base} = 0; {base} < {self.n}; {base} += {WARPS * BATCH}, {side} ^= 1) {{")
+        i = w.let(t, f"{base} + {warp} * {BATCH}", "i")
+        held = {k: w.fresh("r") for k in self.moving}
+        for k, name in held.items():
+            w.line(f"{stored(w.types[k])} {name}[{BATCH}];")
+
+        def each() -> None:
+            w.line("#pragma unroll")
+            w.line(f"for (int k = 0; k < {BATCH}; k++) {{")
+        each()
+        e = self.where(w.let(t, f"{self.n} - {i} > k ? {i} + k : {self.n} - 1", "i"))
+        for k, name in held.items():
+            w.line(f"{name}[k] = *(const {stored(w.types[k])}*)({self.place(k, e)});")
+        w.line("}")
+        elements = {k: f"{name}[k]" for k, name in held.items()}
+        own = self.declare(self.start(), "own")
+        each()
+        w.line(f"if ({self.n} - {i} > k) {{")
+        self.join(own, self.brings(elements, self.where(f"({i} + k)")))
+        w.line("}")
+        w.line("}")
+        for m, x in zip(shared, own):
+            w.line(f"{m}[{side}][{warp}][{lane}] = {x};")
+        w.line("__syncthreads();")
+        state = self.declare(carry, "first")
+        w.line("#pragma unroll")
+        w.line(f"for (int g = 0; g < {WARPS}; g++) {{")
+        w.line(f"if (g == {warp}) {{")
+        for s, c in zip(state, carry):
+            w.line(f"{s} = {c};")
+        w.line("}")
+        self.join(carry, [w.let(kind, f"{m}[{side}][g][{lane}]", "x") for m, kind in zip(shared, self.types)])
+        w.line("}")
+        each()
+        w.line(f"if ({self.n} - {i} > k && {mine} < {count}) {{")
+        e = self.where(f"({i} + k)")
+        self.join(state, self.brings(elements, e))
+        for k, text in enumerate(self.results(state, elements, e)):
+            self.put(k, e, text)
+        w.line("}")
+        w.line("}")
+        w.line("}")
 
     def _starts(self) -> None:
         """Each piece's total gives way to what comes before the piece."""

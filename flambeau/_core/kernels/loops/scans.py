@@ -22,6 +22,8 @@ SHORTEST = 4 * BATCH  # elements of a piece of such a row
 MOST = 4096  # pieces of such a row
 WAIT = 1.0  # microseconds for a batch to arrive and be written
 SECTOR = 32  # bytes that memory brings at least
+STRIP = 32  # rows that lie side by side of which a block has all elements
+WARPS = 16  # of such a block
 VARIABLES = 16  # registers for the running values of a thread's elements
 
 
@@ -77,7 +79,8 @@ class ScanLoops(Operands):
 
 
 class ByThreads(ScanLoops):
-    """across: a thread for each row, or piece of one; else lanes along the row, by the tiles of `shape`.
+    """across: a thread for each row, or piece of one; else lanes along the row, by the tiles of `shape`.  strips: a block for each `STRIP` rows that lie
+    across, whose warps share their elements.
 
     state: bytes of the running value's parts; pieces: a row is cut into so many, of `piece` elements, whose totals go through the
     workspace, whose arrays begin at `rooms`; middle: who turns the totals of a row into what comes before each piece, where threads have rows of their own.
@@ -94,11 +97,14 @@ class ByThreads(ScanLoops):
         reads = n * sum(self.sizes[k] for k in self.used if self.inner.strides[k])
         self.across = self.rows_across(self.outer, self.inner)
         self.shape: Shape | None = None
+        self.strips = False
         if self.across:
             pieces = min(m.cores * 1024 // self.rows, n // SHORTEST, MOST)
             whole = max(n / BATCH * WAIT, self.rows * moves / m.together)
             if pieces > 1 and max(2 * n / pieces / BATCH * WAIT, self.rows * (moves + reads) / m.together) + 2 * m.launch < whole:
-                self.piece = -(-n // pieces)
+                # blocks enough for the machine need no pieces, whose elements are read twice
+                self.strips = self.rows >= STRIP * m.cores
+                self.piece = n if self.strips else -(-n // pieces)
         else:
             self.shape = Shape(n, self._width(), max(self.sizes), self.variables)
             blocks = -(-self.rows // self.shape.rows)

@@ -10,7 +10,7 @@ import pytest
 
 from flambeau._core.dtypes import bool_, complex64, float32, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import Kernel
+from flambeau._core.kernels.cuda_c import GPU, Kernel
 from flambeau._core.kernels.cuda_c.handwritten import searching
 from flambeau._core.kernels.loops import maps
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
@@ -85,6 +85,18 @@ def side_by_side() -> Case:
     for o in (x, out):
         o.view = o.view.T
     return Case(Scan(X, "sum", (E.acc(0, float32),), (float32,)), (8, 20000), [out], [x])
+
+
+def strips() -> Case:
+    """Rows side by side of which blocks have strips, as a smaller machine would."""
+    before, GPU.cores, GPU.launch = (GPU.cores, GPU.launch), 1, 0.0
+    try:
+        x, out = (Operand(np.round(values(float32, (900, 40), RNG, False))) for _ in range(2))
+        for o in (x, out):
+            o.view = o.view.T
+        return Case(Scan(X, "sum", (E.acc(0, float32),), (float32,)), (40, 900), [out], [x])
+    finally:
+        GPU.cores, GPU.launch = before
 
 
 def doubled(n: int, how: int = 0) -> Case:
@@ -166,6 +178,10 @@ MUTANTS = {
     "a row of its own that begins a piece too early": lambda: changed(side_by_side(), r"(piece\d+) \* (piece\d+);", r"(\1 ? \1 - 1 : 0) * \2;"),
     "no barrier before the warps' totals are read": lambda: changed(running(5000), BARRIER, ""),
     "a barrier that only some threads reach": lambda: changed(total(3000), BARRIER, "if (threadIdx.x < 128) { __syncthreads(); }"),
+    "no barrier before the warps of a strip are joined": lambda: changed(strips(), BARRIER, ""),
+    "a strip's arrays that are not taken in turn": lambda: changed(strips(), r"(side\d+) \^= 1", r"\1 ^= 0"),
+    "rows beyond a strip's last written": lambda: changed(strips(), r"> k && (mine\d+) < count\d+", r"> k && \1 >= 0"),
+    "a warp of a strip that begins with its own": lambda: changed(strips(), r"if \(g == (warp\d+)\)", r"if (g == \1 + 1)"),
     "one element too many": lambda: changed(doubled(1001), r"(const int left\d+ = .*?) : 4;", r"\1 + 1 : 4;"),
     "one element too many in a strided map": lambda: changed(doubled(250, 1), r"if \((i\d+) >= (n\d+)\) return;", r"if (\1 > \2) return;"),
     "one element too many in a row": lambda: changed(softmax(999), r"if \((i\d+) < (n\d+)\)", r"if (\1 <= \2)", 0),

@@ -127,6 +127,29 @@ def test_pieces_of_rows_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     check_all(cases, (0, 7))
 
 
+def test_many_rows_side_by_side_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block has a strip of them: rows that fill no strip, elements that fill no tile, positions, and a type of each size."""
+    size = render(of_one("sum", float32), (8192, 8192), ((1, 8192), (1, 8192)))
+    assert [(grid, block) for _, grid, block, _ in size.launches] == [((256, 1, 1), (512, 1, 1))] and not size.workspace
+    monkeypatch.setattr(GPU, "launch", 0.0)
+    monkeypatch.setattr(GPU, "cores", 1)
+    rng, cases = np.random.default_rng(9), []
+    for shape in ((900, 40), (2, 300, 33), (128, 64), (129, 50), (101, 95)):
+        turn = (1, 0) if len(shape) == 2 else (0, 2, 1)
+        for d in (float32, float64, float16, int32) if shape == (900, 40) else (float32,):
+            for how in ("sum", "max", "min", "prod"):
+                a = values(d, shape, rng, how not in ("sum", "prod"), True)
+                a = np.round(np.clip(a, -2, 2)) if how == "sum" else np.ones(shape, d.np) if how == "prod" else np.round(a) if d.kind == "f" else a
+                cases.append(case(of_one(how, d, how != "max"), a.astype(d.np), 0, 0.0, turn))
+        cases.append(case(of_one("logsumexp", float32), values(float32, shape, rng, False), 0, 1e-4, turn))
+    z = values(complex64, (300, 40), rng, False)
+    for how, limit in (("sum", 1e-4), ("max", 0.0)):
+        posts = (E.acc(0, complex64), *((E.acc(1, int64),) if how == "max" else ()))
+        cases.append(case(Scan(E.input(0, complex64), how, posts, (complex64,)), np.round(z * 3), 0, limit, (1, 0)))
+    assert all(len(c.kernel.launches) == 1 and "first" in c.kernel.source and not c.kernel.workspace for c in cases)
+    check_all(cases, (0, 7))
+
+
 def test_short_rows_by_few_lanes() -> None:
     rng, cases = np.random.default_rng(8), []
     for shape in ((70, 1), (300, 3), (67, 20), (40, 24), (9, 64), (13, 65), (7, 96), (5, 300), (3, 512), (2, 640)):
