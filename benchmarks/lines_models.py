@@ -140,6 +140,7 @@ LINES = [
     Line("a training step of a character GPT (4 layers of 128, 12 x 64 letters)", 1.0, character_gpt()),
     Line("the same GPT's step: torch eager, ours captured", 2.8, character_gpt(), ours=captured(character_gpt())),
     Line("the same GPT's step: torch eager, ours compiled", 2.8, character_gpt(), ours=compiled(character_gpt())),
+    Line("the same GPT's step: both compiled (torch needs a C++ compiler)", 2.8, compiled(character_gpt())),
     Line("a PINN's step (2-64-64-1, 1024 points, a gradient of a gradient)", 1.0, pinn()),
     Line("the same PINN's step: torch eager, ours captured", 3.0, pinn(), ours=captured(pinn())),
     Line("the same PINN's step: torch eager, ours compiled", 3.0, pinn(), ours=compiled(pinn())),

@@ -129,7 +129,17 @@ def costs() -> list[tuple[str, float, str, Callable[[str], float]]]:
         ("import, beyond bare Python", 150, "ms", lambda package: 1e3 * install.import_seconds(package)),
         ("hard dependencies installed", 320, "MB", lambda package: install.installed_mb(_brought(package))),
         ("hard dependencies to download", 130, "MB", lambda package: install.download_mb(_brought(package))),
+        ("memory of a compiled character GPT's step, of what it takes as it is", 80, "%", _share_of_memory),
     ]
+
+
+def _share_of_memory(package: str) -> float:
+    """Percent; see `step_memory.py`."""
+    made = subprocess.run([sys.executable, str(HERE / "step_memory.py"), package], capture_output=True, text=True, timeout=900, check=False)
+    if made.returncode:
+        raise RuntimeError(made.stderr.strip().splitlines()[-1])
+    found = json.loads(made.stdout.splitlines()[-1])
+    return 100.0 * float(found["compiled"] / found["eager"])
 
 
 def _brought(package: str) -> set[str]:
