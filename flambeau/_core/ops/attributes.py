@@ -194,12 +194,16 @@ def _keeps_history(t: Tensor) -> None:
 
 
 def _tensor_hooks(t: Tensor) -> Any:
-    return t.node[tape.EXTRA].get("hooks") if t.node is not None and t.node[tape.EXTRA] else None
+    if t.node is None:
+        return t.__dict__.get("_idle_hooks")
+    return t.node[tape.EXTRA].get("hooks") if t.node[tape.EXTRA] else None
 
 
 def _set_hooks(t: Tensor, hooks: Any) -> None:
-    """Puts hooks on its gradient in the place of those it has; None for none.  Of a tensor that requires no gradient they are forgotten."""
-    if t.node is not None:
+    """Puts hooks on its gradient in the place of those it has; None for none.  Of a tensor that requires no gradient nobody calls them."""
+    if t.node is None:
+        t.__dict__["_idle_hooks"] = hooks
+    else:
         extra = t.node[tape.EXTRA] = t.node[tape.EXTRA] or {}
         extra["hooks"] = {} if hooks is None else hooks
 

@@ -239,7 +239,10 @@ def test_hooks_put_in_the_place_of_others():
     x.register_hook(lambda g: g * 100)
     x._backward_hooks = OrderedDict([(0, lambda g: g * 3)])
     (x * 2).sum().backward()
-    fb.ones(2)._backward_hooks = OrderedDict()
+    y = fb.ones(2)
+    y._backward_hooks = OrderedDict()
+    y._backward_hooks["test"] = lambda g: 1 / 0
+    (y * x.detach().requires_grad_()).sum().backward()
     assert x.grad.tolist() == [6, 6]
     x._backward_hooks, x.grad = None, None
     (x * 2).sum().backward()
