@@ -76,7 +76,7 @@ static void put(void *p, int64_t i, int type, Z v) {
 struct Work { Product p; Layout a, b, c; const void *at, *bt; void *ct; Z alpha, beta; bool slow; };
 static int carry_out(void *with) {
   Work *w = (Work *)with;
-  if (w->slow) usleep(3000);
+  if (w->slow) usleep(60000);  // longer than a busy machine keeps a thread waiting
   uint64_t m = w->c.rows, n = w->c.cols, k = w->p.ta ? w->a.rows : w->a.cols;
   for (int32_t q = 0; q < w->c.batch; q++)
     for (uint64_t j = 0; j < n; j++)
