@@ -94,19 +94,20 @@ def test_waits_of_the_host_warn_or_raise(gpus: None) -> None:
 
 
 def test_each_launch_is_waited_for_where_the_environment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def line_of_the_error() -> int:
+    def line_of_the_error(blocking: bool) -> int:
         x, wrong = torch.ones(4, device="cuda"), torch.tensor([9], device="cuda")
         try:
             y = x[wrong]
             z = y + 1
             z.cpu()
         except RuntimeError as error:
+            assert ("after its call had returned" in str(error)) is not blocking
             trace = error.__traceback__
             assert trace is not None
             return trace.tb_lineno - line_of_the_error.__code__.co_firstlineno
         return 0
     with torch.simulate(gpus=1):
-        assert line_of_the_error() == 5  # when the host waits
+        assert line_of_the_error(False) == 5  # when the host waits
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     with torch.simulate(gpus=1):
-        assert line_of_the_error() == 3
+        assert line_of_the_error(True) == 3

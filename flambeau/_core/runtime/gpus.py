@@ -79,7 +79,7 @@ class DriverContext:
         self.started = False
         self.warned = False
         self.elsewhere = False  # whether any thread ever made another stream than the default one current
-        self.blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip() == "1"  # the host waits for each launch
+        driver.awaited = os.environ.get("CUDA_LAUNCH_BLOCKING", "").strip() == "1"
         self.peers: dict[tuple[int, int], bool] = {}  # whether two reach each other, once asked
         self.host = HostPool(driver)
         self._ring: Ring | None = None
@@ -377,7 +377,7 @@ def launcher(dev: device, prepared: PreparedLaunch) -> Callable[..., None]:
     launch = _launcher(gpu(dev), prepared)
     if prepared.note is not None:
         launch = _noting(dev, launch, prepared.note)
-    if _system is None or not _system.blocking:
+    if _system is None or not _system.driver.awaited:
         return launch
 
     def launch_and_wait(*args: Any) -> None:

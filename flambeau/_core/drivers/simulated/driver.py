@@ -401,8 +401,8 @@ class SimulatedDriver(Driver):
             raise AcceleratorError(f"CUDA error on GPU {d.index} in launch '{name}'{told}: {error}. The device is unusable "
                                    "until the process (or its simulate() block) ends") from error
         d.error = None
-        raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: "
-                               f"{error}{told}. It ran after its call had returned; work behind it was dropped") from error
+        late = "" if self.awaited else ". It ran after its call had returned; work behind it was dropped"
+        raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: {error}{told}{late}") from error
 
     # -------------------------------------------------------------------------------------------------------- events
     def event_create(self, timing: bool = False) -> _Event:
