@@ -49,22 +49,28 @@ def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tenso
     return t
 
 
-@op(method=False)
-def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-           device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
-    """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
+def _limits(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
+    """Where a range begins and ends, and its step, as numbers.  Raises RuntimeError where the step never leads there."""
     if end is None:
         start, end = 0, start
     start, end, step = _number(start), _number(end), _number(step)
-    if dtype is None:
-        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
-                                                     else dtypes.get_default_dtype())
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    return start, end, step
+
+
+@op(method=False)
+def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+           device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
+    start, end, step = _limits(start, end, step)
+    if dtype is None:
+        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
+                                                     else dtypes.get_default_dtype())
     if dtype is dtypes.int64:
         start, end, step = int(start), int(end), int(step)
         if step == 0:
@@ -87,15 +93,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
            device: Any = None, requires_grad: bool = False) -> Tensor:
     """Like `arange`, with `end` included (deprecated, and warned of)."""
     warn("torch.range is deprecated: Python's range does not include its end, this does. Use torch.arange.")
-    if end is None:
-        start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
-    if step == 0:
-        raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start} -> {end}")
-    if (step > 0 and end < start) or (step < 0 and end > start):
-        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    start, end, step = _limits(start, end, step)
     count = int(math.floor((end - start) / step)) + 1
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
     counts("range", d, True)

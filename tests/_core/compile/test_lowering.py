@@ -14,7 +14,7 @@ from flambeau import nn
 from flambeau._core.compile import captured, lowering, passes
 from flambeau._core.compile.record import Launch
 from flambeau.nn import functional as F
-from tests._core.compile.test_memory import _MODELS, _step, spoil
+from tests._core.compile.test_memory import _MODELS, spoil, trained
 from tests._core.compile.test_passes import _STEP, held_against_python, same_bits
 
 
@@ -36,20 +36,7 @@ def test_random_programs_are_those_of_python(steps: Any, shape: tuple[int, int],
 @pytest.mark.parametrize("name", sorted(_MODELS))
 def test_training_steps_are_those_of_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lowered(monkeypatch)
-    make, shape = _MODELS[name]
-    net, step = _step(make, partial(torch.optim.AdamW, lr=0.01))
-    other, plain = _step(make, partial(torch.optim.AdamW, lr=0.01))
-    replayed = torch.capture(step)
-    g = torch.Generator().manual_seed(1)
-    for _ in range(4):
-        x = torch.randn(*shape, generator=g)
-        spoil(replayed)
-        state = torch.get_rng_state()
-        wanted = plain(x)
-        torch.set_rng_state(state)
-        assert same_bits(replayed(x).detach(), wanted.detach())
-    for p, q in zip([*net.parameters(), *net.buffers()], [*other.parameters(), *other.buffers()], strict=True):
-        assert same_bits(p.detach(), q.detach())
+    trained(name)
 
 
 N = 4096
