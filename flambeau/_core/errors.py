@@ -37,6 +37,16 @@ class FileFormatError(RuntimeError):
     """A file that is read is corrupt, cut off, of another format, or asks for what is not allowed.  Nothing of it was run."""
 
 
+_NO_ROOM = ("array is too big", "Maximum allowed dimension", "Maximum allowed size")  # how NumPy's ValueErrors begin for sizes that no memory has
+
+
+def no_room(operation: str, error: Exception) -> RuntimeError | None:
+    """What NumPy says where it has no room, as an operation's error; None for all else."""
+    if isinstance(error, MemoryError) or (isinstance(error, ValueError) and str(error).startswith(_NO_ROOM)):
+        return RuntimeError(f"{operation}: out of CPU memory: {error}")
+    return None
+
+
 def size(nbytes: int) -> str:
     """A number of bytes as people read it: '1.50 GiB'."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

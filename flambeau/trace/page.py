@@ -136,6 +136,9 @@ def _answer(trace: Trace) -> str:
         heads = [f"costliest {name}s" + (f", of {len(rows)}" if len(rows) > MOST_COSTS else ""), "calls", "time", "share", "waited", "moved"]
         tables.append(table(heads, cells, frozenset(heads[1:])))
     parts.append(f'<div class="devices">{"".join(tables)}</div>')
+    if trace.making > 1e-3:
+        parts.append(f"<p>Kernels were made for {escape(pretty(text.seconds(trace.making, False)))}, which no line's cost holds: they are kept, and the next "
+                     "run has them.</p>")
     return f'<section id="answer"><h2>In short</h2>{"".join(parts)}</section>'
 
 

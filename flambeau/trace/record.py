@@ -12,6 +12,7 @@ from .._core import forks
 from .._core.drivers.collectives import meetings
 from .._core.drivers.simulated.moments import Meet
 from .._core.engine import fields, interpreters
+from .._core.kernels.cache import making
 from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch, gpus
 from .._core.runtime.ledger import Ledger
@@ -78,6 +79,7 @@ class Trace:
         self.models: list[Any] = []  # what trace_model adds
         self.devices: dict[str, str] = {"cpu": f"CPU, {_cores()} cores"}
         self.dropped = 0
+        self.making = 0.0  # seconds for which operations made kernels: the first ones, once for each machine; no stage's cost
         self._values = values
         self._local = _Local()
         self._lock = forks.lock()
@@ -199,17 +201,18 @@ class Trace:
         stores = [t.store for t in ins]
         stage.sources = self.sources.of(stores)
         versions = [s.version for s in stores]
+        made = making()
         begun = time.perf_counter()
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
             stage.error = f"{type(error).__name__}: {error}"
-            stage.host = time.perf_counter() - begun
+            stage.host = time.perf_counter() - begun - self._made_since(made)
             local.stage, local.last = None, None
             stage.end = self.now()
             self._keep(stage)
             raise
-        stage.host = time.perf_counter() - begun
+        stage.host = time.perf_counter() - begun - self._made_since(made)
         local.stage, local.last = None, None
         outs = list(_tensors((result,)))
         known = {id(s) for s in stores}
@@ -236,6 +239,14 @@ class Trace:
     def _stage(self, name: str, call: str) -> Stage:
         groups = tuple([g.name for g in self._local.groups])
         return Stage(name, call, caller(), self._thread(), groups, self.now())
+
+    def _made_since(self, before: float) -> float:
+        """Seconds for which this thread has made kernels since `making` said so."""
+        took = making() - before
+        if took:
+            with self._lock:
+                self.making += took
+        return took
 
     def _thread(self) -> int:
         found = self._local.number

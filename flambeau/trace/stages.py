@@ -48,9 +48,9 @@ class Stage:
     name: the operation.  call: the operation with its plain arguments, for reading.  inputs and outputs: (shape, type,
     device) of tensors.  samples: the first values of the outputs.  line: `file:line` of the program.  groups: what it is
     part of (modules, a backward pass), outermost first.  start and end: seconds on the trace's clock, as the host has
-    it.  host: seconds that the call took on this machine.  error: what it raised, or "".  result: what it gave to the host, where that is a
-    number, or "".  sources: the stages that wrote what it read, in the order of its inputs.  waits: when the host stood still for a device, as
-    (device, start, end), device "" where it was for several.
+    it.  host: seconds that the call took on this machine, without those for making kernels.  error: what it raised, or "".  result: what it gave to the
+    host, where that is a number, or "".  sources: the stages that wrote what it read, in the order of its inputs.  waits: when the host stood still for a
+    device, as (device, start, end), device "" where it was for several.
     """
 
     __slots__ = ("index", "name", "call", "inputs", "outputs", "samples", "works", "line", "thread", "groups", "start", "end",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import flambeau as torch
@@ -75,3 +80,33 @@ def test_an_empty_trace_has_an_empty_answer() -> None:
         pass
     assert answer.extent(t) == 0 and answer.costs(t, lambda s: s.name) == [] and answer.peaks(t) == []
     assert [b.device for b in answer.busy(t)] == ["cpu"]
+
+
+FIRST = """
+import time
+import flambeau as torch
+with torch.trace() as t:
+    begun = time.perf_counter()
+    x = torch.empty(40, 3)
+    y = (x.zero_() + 1.5).exp().sum(1).softmax(0)
+    took = time.perf_counter() - begun
+assert 0 < t.making < took, (t.making, took)
+assert all((s.seconds or 0.0) >= 0 for s in t.stages)
+worked = sum(s.host for s in t.stages)
+assert worked + t.making <= took, (worked, t.making, took)
+t.save("page.html")
+with torch.trace() as again:
+    y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)
+assert again.making == 0
+again.save("again.html")
+"""
+
+
+def test_the_making_of_kernels_is_no_lines_cost(tmp_path: Path) -> None:
+    """On a machine that has none: they are made once, and the page says for how long."""
+    env = {**os.environ, "FLAMBEAU_CACHE_DIR": str(tmp_path / "cache")}
+    env.pop("FLAMBEAU_KERNELS", None)
+    done = subprocess.run([sys.executable, "-c", FIRST], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Kernels were made for" in (tmp_path / "page.html").read_text()
+    assert "Kernels were made for" not in (tmp_path / "again.html").read_text()

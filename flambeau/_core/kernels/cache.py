@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import os
 import stat
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,13 @@ _stores = 0
 made, seconds = 0, 0.0  # how many entries this process has compiled itself, and how long that took
 SLOW = 1.0
 on_slow: Callable[[int, float], None] | None = None  # called once with both, when it has taken longer than `SLOW`
+
+
+class _Thread(threading.local):
+    making = 0.0
+
+
+_thread = _Thread()
 _open: dict[str, tuple[int, int, int]] = {}  # folders that are open: descriptor, device and inode, by path
 
 
@@ -72,11 +80,18 @@ def get(name: str, make: Callable[[], bytes]) -> bytes:
             since = time.perf_counter()
             found = make()
             store(name, found)
-            made, seconds = made + 1, seconds + time.perf_counter() - since
+            took = time.perf_counter() - since
+            made, seconds = made + 1, seconds + took
+            _thread.making += took
         if seconds > SLOW and on_slow is not None:
             tell, on_slow = on_slow, None
             tell(made, seconds)
     return found
+
+
+def making() -> float:
+    """The seconds that this thread has taken to make entries."""
+    return _thread.making
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ..engine.operation import answers, explain
+from ..errors import no_room
 from ..kernels.expr import Expr
 from ..tensor import Tensor
 from .unsupported import first, refusal
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ..engine.operation import Operation
 
 STUMBLES = (AttributeError, IndexError)  # what using a number or a list as a tensor ends in
-_NO_ROOM = ("array is too big", "Maximum allowed dimension", "Maximum allowed size")  # how NumPy's ValueErrors begin for sizes that no memory has
 _USUAL = ("input", "target", "self", "other")  # tensors, even where the signature leaves their type open
 
 
@@ -47,8 +47,8 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
 
 def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """After an error in an operation: the answer of an argument's class, where one overrides; else the error, in words."""
-    if isinstance(error, MemoryError) or (isinstance(error, ValueError) and str(error).startswith(_NO_ROOM)):
-        raise RuntimeError(f"{operation.name}: out of CPU memory: {error}") from None
+    if (full := no_room(operation.name, error)) is not None:
+        raise full from None
     if not operation.planned and any(isinstance(x, Expr) for x in args):
         return operation.body(*args, **kwargs)  # inside a user's formula
     if any_overrides(args, kwargs):

@@ -288,16 +288,16 @@ def test_what_is_made_is_kept_and_slow_making_is_told_once(tmp_path, monkeypatch
     monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(tmp_path / "kept"))
     monkeypatch.setattr(cache, "made", 0)
     monkeypatch.setattr(cache, "seconds", 0.0)
-    monkeypatch.setattr(cache, "SLOW", 0.05)
+    monkeypatch.setattr(cache, "SLOW", 0.5)
     told = []
     monkeypatch.setattr(cache, "on_slow", lambda count, seconds: told.append((count, seconds)))
     names = [cache.key("told", str(i)) for i in range(3)]
 
     def slowly():
-        time.sleep(0.03)
+        time.sleep(0.3)
         return b"body"
     assert [cache.get(name, slowly) for name in names] == [b"body"] * 3
-    assert [count for count, _ in told] == [2] and told[0][1] > 0.05 and cache.made == 3
+    assert [count for count, _ in told] == [2] and told[0][1] > 0.5 and cache.made == 3
     assert cache.get(names[0], lambda: b"another") == b"body" and cache.made == 3
 
 

@@ -132,12 +132,18 @@ def test_what_numpy_says_where_it_has_no_room_is_the_operation_s_error():
     processes.says("""
 import numpy as np
 for size in (2**36, 2**40):
-    try:
-        torch.tensor(np.broadcast_to(np.float32(1), (size,)))
-    except RuntimeError as error:
-        assert str(error).startswith("tensor: out of CPU memory: "), error
-    else:
-        raise SystemExit("there was room")
+    made = [(np.complex64, torch.float32, lambda x, d, name=name: getattr(torch, name)(x, dtype=d), told + ": out of CPU memory: ")
+            for name, told in (("tensor", "tensor"), ("as_tensor", "as_tensor"), ("asarray", "as_tensor"))]  # which asarray is made by
+    made.append((np.complex64, torch.float32, lambda x, d: torch.ones(2).new_tensor(x), "new_tensor: out of CPU memory: "))
+    made.append((np.float32, None, lambda x, d: torch.tensor(x), "out of CPU memory: tried to allocate "))  # NumPy has no part in it
+    for given, dtype, call, begins in made:
+        for _ in range(2):  # as its plan is made, and by the plan
+            try:
+                call(np.broadcast_to(given(1), (size,)), dtype)
+            except RuntimeError as error:
+                assert str(error).startswith(begins), error
+            else:
+                raise SystemExit("there was room")
     try:
         torch.hash_tensor(torch.ones(1).expand(size))
     except RuntimeError as error:

@@ -14,7 +14,7 @@ from ..table import op
 _ENDLESS = 1000  # steps where no number is given
 
 
-@op(method=False)
+@op(method=False, sparse="composite")
 def lobpcg(A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor | None = None, n: int | None = None, iK: Tensor | None = None,
            niter: int | None = None, tol: float | None = None, largest: bool | None = None, method: str | None = None, tracker: Any = None,
            ortho_iparams: Any = None, ortho_fparams: Any = None, ortho_bparams: Any = None) -> tuple[Tensor, Tensor]:
