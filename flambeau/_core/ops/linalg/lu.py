@@ -150,6 +150,9 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     same_device("lu_unpack", LU_data, LU_pivots)
     m, n = LU_data.meta.shape[-2:]
     k = min(m, n)
+    if unpack_pivots and tuple(LU_pivots.meta.shape) != (*LU_data.meta.shape[:-2], k):
+        raise RuntimeError(f"torch.lu_unpack: LU_pivots is expected to have the shape {[*LU_data.meta.shape[:-2], k]}, as lu_factor gives it for a matrix of "
+                           f"{[m, n]}, but got {list(LU_pivots.meta.shape)}")
     p = l = u = LU_data.new_empty((0,))
     if unpack_pivots:
         p = _matrix_of(permutation(LU_pivots, m, "torch.lu_unpack")[1], LU_data)

@@ -125,3 +125,12 @@ def test_wrong_pivots_on_a_simulated_gpu_are_told_where_it_waits(sim_gpus):
     p = fb.tensor([100, 2, 3], dtype=fb.int32).cuda()
     with pytest.raises(fb.cuda.AcceleratorError, match="pivots must lie between 1 and"):
         fb.linalg.lu_solve(fb.eye(3).cuda(), p, fb.ones(3, 1).cuda()).cpu()
+
+
+@pytest.mark.parametrize(("matrix", "pivots"), [((16, 16), (17,)), ((16, 16), (15,)), ((16, 16), ()), ((3, 4), (4,)), ((2, 3, 3), (3,)), ((2, 3, 3), (3, 3))])
+def test_pivots_of_another_number_are_refused(matrix, pivots):
+    """Before any of them is read: PyTorch reads what lies behind them."""
+    lu, wrong = fb.zeros(matrix), fb.ones(pivots, dtype=fb.int32)
+    with pytest.raises(RuntimeError, match="LU_pivots is expected to have the shape"):
+        fb.lu_unpack(lu, wrong)
+    assert fb.lu_unpack(lu, wrong, unpack_pivots=False)[2].shape == matrix
