@@ -60,6 +60,9 @@ unexport OPENBLAS_CORETYPE
 # Containers set this to keep their layers small. Here it makes each start compile all anew, and pytest rewrite the asserts of every test.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Kernels of usual programs, made behind the first program, are for users: here they would make measurements worse.
+export FLAMBEAU_WARM := 0
+
 .PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -143,10 +143,15 @@ def _aten() -> Any:
     return aten
 
 
+def _many_made() -> None:
+    from .warm import behind
+    behind.start()
+
+
 if "FLAMBEAU_SMI" in _os.environ:
     from ._core.runtime import publishing as _publishing  # noqa: F401 (it begins when a GPU is used)
 
-_hooks.provide(vmap=lambda f: __getattr__("vmap")(f), aten=_aten)
+_hooks.provide(vmap=lambda f: __getattr__("vmap")(f), aten=_aten, many_made=_many_made)
 
 
 def __dir__() -> list[str]:

@@ -179,16 +179,12 @@ def _openblas() -> str:
 
 
 def kernel_cache() -> dict[str, Any]:
-    """The folder of compiled kernels, how many it holds and their bytes."""
+    """The folder of compiled kernels, how many it holds and their bytes, and whether those of usual programs were made ahead."""
     from flambeau._core.kernels import cache
+    from flambeau.warm import behind
 
-    folder = cache.folder()
-    try:
-        with os.scandir(folder) as entries:
-            sizes = [entry.stat().st_size for entry in entries if entry.is_file()]
-    except OSError:
-        sizes = []
-    return {"folder": folder, "kernels": len(sizes), "bytes": sum(sizes), "limit": cache.MAX_BYTES, "unused": cache.why_not()}
+    count, nbytes = cache.held()
+    return {"folder": cache.folder(), "kernels": count, "bytes": nbytes, "limit": cache.MAX_BYTES, "unused": cache.why_not(), "ahead": behind.state()}
 
 
 def collect() -> dict[str, Any]:
@@ -249,7 +245,7 @@ def show(as_json: bool = False) -> None:
     it = facts["kernel cache"]
     row("kernel cache", it if isinstance(it, str) else
         f"{it['folder']}: {it['kernels']} kernels, {size(it['bytes'])} of at most {size(it['limit'])}"
-        + (f"; not used: {it['unused']}" if it["unused"] else ""))  # fmt: skip
+        + (f"; not used: {it['unused']}" if it["unused"] else f"; those of usual programs: {it['ahead']}"))  # fmt: skip
     row("environment", ", ".join(f"{name}={value}" for name, value in facts["environment"].items()) or "nothing set")
     if not sys.stdout.isatty():  # for a file or another program: a line each, as long as it is
         width = max(len(name) for name, _ in rows)

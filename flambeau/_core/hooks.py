@@ -60,6 +60,9 @@ no_out_of_duals = _nobody("no_out_of_duals")  # raises where an operation with `
 # of `nn`
 optimized: Callable[[Any], Any] = lambda model: model  # noqa: E731 (a Module with compiled calls, anything else itself; without `nn` there is no Module)
 
+# of `warm`
+many_made: Callable[[], None] = lambda: None  # noqa: E731 (told once a process that has made many kernels itself)
+
 # of `func`
 vmap = _nobody("vmap")
 

@@ -21,6 +21,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from .. import hooks
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -35,9 +37,14 @@ _ENTRY = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 _LOCK = ".lock"
+_BESIDE = ".beside"  # files that are no entries: never removed here
 _PATIENCE = 20.0  # seconds
+_SHORT = 0.05  # with a process of the lowest priority, which may get no time at all: about what a kernel takes
+behind = False  # whether this process is one of those
+MANY = 5  # of kernels: a program that makes as many is the first of its kind here (`hooks.many_made`)
 
 _stores = 0
+_many = False
 made, seconds = 0, 0.0  # how many entries this process has compiled itself, and how long that took
 SLOW = 1.0
 on_slow: Callable[[int, float], None] | None = None  # called once with both, when it has taken longer than `SLOW`
@@ -70,7 +77,7 @@ def key(*parts: str) -> str:
 
 def get(name: str, make: Callable[[], bytes]) -> bytes:
     """An entry; or what `make` gives, which is kept from then on."""
-    global made, seconds, on_slow
+    global made, seconds, on_slow, _many
     found = load(name)
     if found is None:
         with _alone(name) as waited:
@@ -83,6 +90,9 @@ def get(name: str, make: Callable[[], bytes]) -> bytes:
             took = time.perf_counter() - since
             made, seconds = made + 1, seconds + took
             _thread.making += took
+        if made >= MANY and not _many:
+            _many = True
+            hooks.many_made()
         if seconds > SLOW and on_slow is not None:
             tell, on_slow = on_slow, None
             tell(made, seconds)
@@ -99,18 +109,20 @@ def _alone(name: str) -> Iterator[bool]:
     """While one process makes an entry, others wait, and then find it; gives whether it waited.
 
     A lock is a file beside the entry, held by `flock`, which ends with its process.  Where it cannot be had, or is held for longer than any
-    kernel takes, the entry is made all the same: it comes in whole, whoever is last.
+    kernel takes, the entry is made all the same: it comes in whole, whoever is last.  Processes of the lowest priority say so in the file.
     """
     lock, waited = -1, False
     try:
         lock = os.open(name + _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600, dir_fd=_opened())
-        until, pause = time.monotonic() + _PATIENCE, 0.001
+        since, pause = time.monotonic(), 0.001
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if behind:
+                    os.write(lock, b"behind")
                 break
             except BlockingIOError:
-                if time.monotonic() > until:
+                if time.monotonic() - since > (_SHORT if not behind and os.pread(lock, 1, 0) else _PATIENCE):
                     break
                 waited = True
                 time.sleep(pause)
@@ -194,6 +206,8 @@ def trim(limit: int | None = None) -> int:
                     s = e.stat(follow_symlinks=False)
                 except OSError:
                     continue
+                if e.name.endswith(_BESIDE):
+                    continue
                 if e.name.endswith((".tmp", _LOCK)) and time.time() - s.st_mtime > 3600:
                     _remove(e.name, where)  # left by a process that died while writing
                 else:
@@ -210,6 +224,21 @@ def trim(limit: int | None = None) -> int:
             _remove(name, where)
             total -= size
     return total
+
+
+def beside(name: str) -> int:
+    """A descriptor of a small file in the folder that is no entry, made if need be; for whoever locks it.  Raises OSError where it cannot be had."""
+    return os.open(name + _BESIDE, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600, dir_fd=_opened())
+
+
+def held() -> tuple[int, int]:
+    """How many entries are kept, and their bytes."""
+    try:
+        with os.scandir(folder()) as those:
+            sizes = [e.stat().st_size for e in those if e.is_file() and not e.name.endswith((".tmp", _LOCK, _BESIDE))]
+    except OSError:
+        sizes = []
+    return len(sizes), sum(sizes)
 
 
 def why_not() -> str:

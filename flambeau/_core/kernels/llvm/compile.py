@@ -49,8 +49,13 @@ def fingerprint() -> str:
     """What every compiled module depends on: this package's code, the CPU, the compiler, the Python (for entries)."""
     global _fingerprint
     if _fingerprint is None:
-        _fingerprint = "\n".join((_source(), cpu_description(), _llvmlite_version(), sys.version, sys.platform))
+        _fingerprint = _source() + "\n" + surroundings()
     return _fingerprint
+
+
+def surroundings() -> str:
+    """What every compiled module depends on besides this package: the CPU, the compiler, the Python."""
+    return "\n".join((cpu_description(), _llvmlite_version(), sys.version, sys.platform))
 
 
 def _source() -> str:
