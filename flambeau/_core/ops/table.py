@@ -437,14 +437,14 @@ def namespace(space: str) -> dict[str, Any]:
 def find(space: str, name: str) -> Function | None:
     """One function of `namespace(space)`, or None; the others are not made for it."""
     found: Function | None = None
-    stem = name[:-1] if name.endswith("_") else name
+    stem, qualified = name.removesuffix("_"), f"{space}.{name}"
     for row in TABLE.values():
-        names = (row.name, *row.aliases)
-        if space in row.spaces and "." not in name:
-            if name in names:
+        aliases = row.aliases
+        if row.name == name or name in aliases:
+            if space in row.spaces and "." not in name:
                 found = row.function
-            elif row.inplace is not None and stem != name and stem in names:
-                found = row.inplace
-        if f"{space}.{name}" in row.aliases:
+        elif (row.name == stem or stem in aliases) and row.inplace is not None and space in row.spaces:
+            found = row.inplace
+        if qualified in aliases:
             found = row.function
     return found
