@@ -39,6 +39,8 @@ __version__ = "0.1.0"
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
 
 for _kind in (Tensor, dtype, device, Size, finfo, iinfo):
+    if "__annotations__" in vars(_kind):  # read in the module that wrote them: `typing.get_type_hints` asks the one that is named
+        _kind.__annotations__ = {name: eval(said, vars(sys.modules[_kind.__module__])) for name, said in _kind.__annotations__.items()}
     _kind.__module__ = __name__  # where a program finds them: what their `repr` and pickles say
 
 globals().update(_dtypes.BY_NAME)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._core.engine import interpreters
@@ -15,8 +16,6 @@ from ._core.tensor import Tensor
 from .interop.overriding import ask, enabled, known_as, overloaded, overrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from ._core.engine.operation import Operation
 
 __all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",

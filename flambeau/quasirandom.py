@@ -7,15 +7,13 @@ SciPy brings.  Scrambling multiplies the digits of each coordinate by a random l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ._core import dtypes, ops
+from ._core.tensor import Tensor
 from .random import Generator
-
-if TYPE_CHECKING:
-    from ._core.tensor import Tensor
 
 __all__ = ["SobolEngine"]
 

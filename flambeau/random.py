@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from ._core.runtime import generators
 from ._core.runtime.device import resolve
 from ._core.runtime.generators import Generator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 default_generator = generators.default(resolve("cpu"))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ._core.drivers.simulated.driver import SimulatedDriver
 from ._core.drivers.simulated.models import MODELS
 from ._core.runtime import gpus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _Before = gpus.install
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import dtypes
 from .._core.dtypes import dtype as _dtype
 from .._core.errors import warn
 from .._core.ops import autocast as _lists
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _KINDS = ("cuda", "cpu")
 # kinds that PyTorch knows and that have no devices here: nothing is ever inside a region for them

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._core.drivers.interface import Properties as _Properties
 from .._core.errors import AcceleratorError, OutOfMemoryError
 from .._core.ops.async_copy import host_reads_wait
 from .._core.runtime import gpus as _gpus
@@ -60,9 +61,6 @@ from .random import (
     set_rng_state_all,
 )
 from .snapshots import memory_snapshot
-
-if TYPE_CHECKING:
-    from .._core.drivers.interface import Properties
 
 
 # ------------------------------------------------------------------------------------------------------------- devices
@@ -141,7 +139,7 @@ class device_of(device):
         super().__init__(where if where.type == "cuda" else None)
 
 
-def get_device_properties(device: Any = None) -> Properties:
+def get_device_properties(device: Any = None) -> _Properties:
     """Name, capability, sizes and identity of a GPU."""
     return _gpus.gpu(device).properties
 

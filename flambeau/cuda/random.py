@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._core.runtime import generators, gpus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .._core.runtime.generators import Generator
 
 

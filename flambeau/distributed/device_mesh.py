@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,6 @@ from .._core.ops.creation import from_numpy
 from .._core.tensor import Tensor
 from . import world
 from .groups import ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Array = Any  # of ranks
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,6 @@ from .._core.runtime import gpus
 from .peers import DistBackendError, Doing, Peers, Watch, user_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from .._core.drivers.collectives.interface import Communicator, Request
     from .gpu_queues import GpuQueue
 

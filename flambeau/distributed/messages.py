@@ -7,16 +7,14 @@ them, so that nobody else needs to take part; messages of a batch between the sa
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from .._core.tensor import Tensor
 from . import gpu_queues, world
 from .collectives import Work, _hand_back, _packed, _tensor, served
 from .groups import Exchange, ProcessGroup
 from .peers import user_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def _ready(g: ProcessGroup, t: Tensor, name: str) -> None:

@@ -13,12 +13,10 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .hub import keep_alive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 DEFAULT_TIMEOUT = datetime.timedelta(seconds=300)
 _LONGEST = 1 << 30  # bytes of one message

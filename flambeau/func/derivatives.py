@@ -8,7 +8,8 @@ ordinary backward passes.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .._core import ops as _ops
 from .._core.autograd import tape
@@ -19,9 +20,6 @@ from ..autograd.duals import Level, apart, recorded, tangents
 from ..autograd.forward_ad import dual, parts
 from .batching import Batched, batched, levels, own
 from .trees import leaves, mapped, rebuild, structure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ops: Any = _ops
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .._core import ops
 from .._core.engine import fields
@@ -11,9 +12,6 @@ from .._core.tensor import Tensor
 from .batching import Level, batched, dispatch, drawing, draws, levels, members, prepare
 from .rules import field
 from .trees import leaves, rebuild, spread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ops: Any = ops
 

@@ -6,8 +6,9 @@ import collections
 import inspect
 import math
 import threading
+from collections.abc import Callable
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.engine import interpreters
 from .._core.errors import warn
@@ -22,9 +23,6 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .patching import Patcher, wrap
 from .proxy import ParameterProxy, Proxy, Recorder, TracerBase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _tracing = 0
 

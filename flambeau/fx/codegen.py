@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from . import names
 from .node import Node, map_arg
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .graph import Graph
 
 # how Python writes calls of functions of `operator`, for as many arguments as there are places

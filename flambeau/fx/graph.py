@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.errors import warn
 from .._core.tensor import Tensor
@@ -12,9 +13,6 @@ from .codegen import CodeGen, PythonCode, inplace_methods, magic_methods
 from .names import Namespace as _Namespace
 from .names import snake_case
 from .node import OPS, Node, map_aggregate, map_arg
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class _node_list:

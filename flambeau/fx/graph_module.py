@@ -5,19 +5,16 @@ from __future__ import annotations
 import copy
 import itertools
 import linecache
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from .codegen import PythonCode
 from .graph import Graph
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .codegen import PythonCode
 
 _count = itertools.count()
 

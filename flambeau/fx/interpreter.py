@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..nn.module import Module
 from ._symbolic_trace import Tracer
 from .graph import Graph
 from .graph_module import GraphModule
-from .node import map_aggregate, map_arg
+from .node import Node, map_aggregate, map_arg
 from .proxy import Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .node import Node
 
 
 class Interpreter:

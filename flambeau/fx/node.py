@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.tensor import Tensor
@@ -11,8 +12,6 @@ from . import names
 from .immutable_collections import immutable_dict, immutable_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .graph import Graph
 
 Target = Any  # a function, or the name of a method, a module, an attribute, an input

@@ -7,6 +7,7 @@ import inspect
 import operator
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,12 @@ from .._core.runtime.device import device
 from .._core.tensor import Tensor
 from . import names
 from .codegen import magic_methods
+from .graph import Graph
 from .immutable_collections import immutable_dict, immutable_list
 from .node import BASE_ARGUMENT_TYPES, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from .._core.engine.operation import Operation
-    from .graph import Graph
 
 _CONSTANTS = (*BASE_ARGUMENT_TYPES, dtypes.dtype, device, range)
 

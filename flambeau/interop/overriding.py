@@ -8,6 +8,7 @@ tensors at all are found where a function trips over them.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from .._core.tensor import Guise, Meta, Tensor, _new
 from .covering import disabled_torch_function_impl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .._core.engine.operation import Operation
 
 enabled: ContextVar[bool] = ContextVar("torch_function", default=True)

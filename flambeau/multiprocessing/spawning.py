@@ -10,13 +10,11 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing import connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.errors import warn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class ProcessException(Exception):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import ops
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, no_grad
 from .module import Module
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 
 @dataclass

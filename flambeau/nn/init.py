@@ -7,16 +7,13 @@ fan_in = in * prod(kernel) and fan_out = out * prod(kernel).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .._core import dtypes, ops
 from .._core.errors import warn
+from .._core.tensor import Tensor
 from ..autograd import no_grad
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .._core.tensor import Tensor
 
 _LINEAR = ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
            "sigmoid")

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from . import functional as F
 from .functional.reduction import legacy_reduction
 from .module import Module
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Loss(Module):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from .._core import ops
 from .._core.autograd.handles import RemovableHandle
@@ -31,9 +32,6 @@ from .hooks import (
 )
 from .parameter import Buffer, Parameter
 from .state import Stateful
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T", bound="Module")
 

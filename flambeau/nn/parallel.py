@@ -7,7 +7,8 @@ module: gather's backward scatters, scatter's gathers, and a replicated paramete
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from .._core import ops
 from .._core.autograd.function import Function
@@ -17,9 +18,6 @@ from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, set_grad_enabled
 from .distributed import DistributedDataParallel
 from .module import Module
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 M = TypeVar("M", bound=Module)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import functools
 from types import MethodWrapperType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import dtypes, hooks, ops
+from .._core.dtypes import dtype as Dtype
 from .._core.engine.operation import KNOWN
 from .._core.runtime import provenance
 from .._core.tensor import Tensor, _new
 from ..interop.covering import disabled_torch_function_impl
-
-if TYPE_CHECKING:
-    from .._core.dtypes import dtype as Dtype
 
 
 def on_storage(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Any:

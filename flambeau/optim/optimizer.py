@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from copy import deepcopy
 from itertools import chain
@@ -23,8 +24,6 @@ from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad, set_grad_enabled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from .._core.ops.elementwise import Pointwise
 from .._core.ops.sparse import Sparse
 

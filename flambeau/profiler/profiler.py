@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .._core.engine import interpreters
 from .._core.runtime import gpus
@@ -12,9 +13,6 @@ from .._core.tensor import Tensor
 from . import device_work, memory_timeline
 from .events import EventList, FunctionEvent
 from .ranges import Recorder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class _Named:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import text
 from .chart import lines as chart_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from rich.console import Console, RenderableType
     from rich.table import Table
 

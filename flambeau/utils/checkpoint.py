@@ -9,8 +9,9 @@ one operation (`_Again`), whose backward is a pass of its own.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core import ops
 from .._core.autograd import saved, tape
@@ -20,9 +21,6 @@ from .._core.tensor import Tensor
 from ..amp.autocast import inside, regions
 from ..autograd import enable_grad, is_grad_enabled, no_grad
 from ..autograd.duals import is_dual
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def _random_states() -> list[tuple[Any, Any]]:

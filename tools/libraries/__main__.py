@@ -31,7 +31,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "peft": ("peft", "transformers"),
     "accelerate": ("accelerate",),
     "lightning": ("lightning",),
-    "timm": ("timm", "open_clip_torch"),
+    "timm": ("timm", "open_clip_torch", "pillow"),
     "small": ("einops", "safetensors", "datasets", "torchmetrics", "torchdiffeq", "x-transformers", "skorch", "scikit-learn", "sentence-transformers", "monai"),
     "graphs": ("torch_geometric", "captum"),
     "images": ("diffusers", "kornia"),

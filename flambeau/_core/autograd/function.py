@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from .. import hooks, layout
 from ..errors import warn
@@ -11,9 +12,6 @@ from ..tensor import Tensor, alias
 from . import tape
 from .mode import _grad, no_grad
 from .saved import Packed, packed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Called(tape.Described):

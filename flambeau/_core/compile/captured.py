@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
+from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..runtime import capture as captures
 from ..tensor import Tensor
@@ -14,9 +15,6 @@ from .check import State, Watched, compare
 from .passes import shortened
 from .record import Recording, Refused
 from .replay import Planned, Shown, bind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MOST = 64  # layouts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from .record import Launch, Recording, Refused, Source
 from .replay import Planned, bind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..tensor import Tensor
     from .graph import Node
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import operator
+from collections.abc import Callable
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ from .learning import Learner
 from .plans import Compose, Plan, Relaid, Turned, View, Written, roles, under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import CodeType
 
     Answer = Callable[["Operation", tuple[Any, ...], dict[str, Any]], Any]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy as _copy
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from .. import dtypes, layout
 from ..autograd import functions, tape
@@ -25,8 +26,6 @@ from .memory_format import strided
 from .storages import UntypedStorage, copied, tensor_on
 from .typed_storages import TypedStorage, class_of, warn_removal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # ---------------------------------------------------------------------------------------------------------- description
 def _requires_grad(t: Tensor) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .. import dtypes, layout
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _check_with(error: type[Exception], cond: Any, message: Callable[[], Any] | None = None) -> None:

@@ -7,6 +7,7 @@ A sparse tensor is a Tensor that holds ordinary tensors: its indices and its val
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks
@@ -26,8 +27,6 @@ from .sparse_checks import check_coo, check_csr, checking
 from .unsupported import SparseMeta, Unsupported, first, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..engine.operation import Operation
     from ..tensor import Meta
 

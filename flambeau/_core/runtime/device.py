@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from .. import forks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TYPES = ("cpu", "cuda", "meta")
 _ELSEWHERE = ("mps", "xpu", "hpu", "mtia", "xla")  # PyTorch's others, which programs name to compare with

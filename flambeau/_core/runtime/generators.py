@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from .. import forks
 from . import caches, capture
 from .device import device as device_class
 from .device import resolve
 from .random_blocks import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DEFAULT_SEED = 67280421310721  # PyTorch's
 _MASK = (1 << 64) - 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import gpus
 from .device import device
-
-if TYPE_CHECKING:
-    from .gpus import Gpu
+from .gpus import Gpu
 
 
 class Stream:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ..._core import ops
 from ..._core.errors import warn
 from ..._core.ops import foreach as _foreach
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def _grads(parameters: Any) -> list[Tensor]:

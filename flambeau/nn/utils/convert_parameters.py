@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ..._core import ops
 from ..._core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ..._core import dtypes, ops
 from ..._core.tensor import Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class PackedSequence(namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])):  # noqa: PYI024

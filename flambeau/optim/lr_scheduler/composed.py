@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from ..optimizer import Optimizer
 from .base import LRScheduler, _plain, set_option
 from .plateau import ReduceLROnPlateau
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class SequentialLR(LRScheduler):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ..optimizer import Optimizer
 from .base import LRScheduler, _is_function, _per_group, _plain, set_option
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class _LambdaSchedule(LRScheduler):
