@@ -77,6 +77,8 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
         raise RuntimeError(f"mismatch in length of strides and shape: sizes {list(shape)}, strides {list(strides)}")
     if strides and min(strides) < 0:
         raise RuntimeError(f"Negative strides are not supported at the moment, got strides: {list(strides)}")
+    if shape and min(shape) < 0:  # two of them have a positive product
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     m.numel = layout.numel(shape)
     if m.numel >> 63 or (shape and max(shape) >> 63):
         raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}: numel: integer multiplication overflow, they come to "

@@ -185,3 +185,12 @@ def test_a_layout_whose_elements_would_lie_before_the_first_is_refused(make) -> 
 def test_a_layout_of_no_elements_has_sizes_and_strides_of_64_bits_too(make):
     with pytest.raises(RuntimeError, match="overflow"):
         make()
+
+
+@pytest.mark.parametrize("make", [lambda d: fb.ones(2, device=d).resize_(5, -1, -2), lambda d: fb.ones(2, device=d).resize_(0, -1),
+                                  lambda d: fb.empty_strided((-1, -2), (1, 1), device=d), lambda d: fb.ones(3, device=d).as_strided((-1, -3), (1, 1)),
+                                  lambda d: fb.empty(-2, -2, device=d)])
+def test_no_size_is_negative(make, device):
+    """Two of them have a positive product, which asks for memory that nothing bounds."""
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        make(device)

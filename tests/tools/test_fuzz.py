@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -292,3 +293,23 @@ def test_training_programs_are_made_by_their_seed_alone_and_are_python() -> None
     assert {"Linear", "Conv2d", "LSTM", "MultiheadAttention", "Embedding", "BatchNorm1d", "Adam", "AdamW", "SGD", "StepLR", "cross_entropy", "vmap", "jvp",
             "hessian", "clip_grad_norm_", "step", "backward", "call"} <= set(kinds)
     assert any("under(" in line for seed in range(50) for line in models_generator.gen(seed)[1])  # autocast
+
+
+def test_a_call_that_hangs_tells_where_its_threads_are() -> None:
+    program = """if True:
+        import signal, time
+        from tools.fuzz.guard_process import tell_where
+        tell_where()
+
+        class Slow(BaseException): pass
+
+        def alarm(*given): raise Slow
+        signal.signal(signal.SIGALRM, alarm)
+
+        def waits_for_ever(): time.sleep(60)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        try: waits_for_ever()
+        except Slow: print("ended")
+    """
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "ended" and "in waits_for_ever" in done.stdout, done.stdout + done.stderr

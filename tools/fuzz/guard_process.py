@@ -7,9 +7,11 @@ The memory is that of tests/_core/runtime/guard_pages.py, on the CPU and on simu
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import resource
 import runpy
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,18 @@ def connect() -> None:
     sys.modules["guard"] = pages
 
 
+def tell_where() -> None:
+    """Has the instrument's alarm, which ends a call that hangs, say first where all threads are."""
+    own: Any = signal.signal
+
+    def registered(number: int, handler: Any) -> Any:
+        def alarm(*given: Any) -> None:
+            faulthandler.dump_traceback(sys.stdout)
+            handler(*given)
+        return own(number, alarm if number == signal.SIGALRM and callable(handler) else handler)
+    signal.signal = registered  # type: ignore[assignment]
+
+
 def main() -> None:
     folder, tree, mode, first, count, state = sys.argv[1:]
     sys.path.insert(0, tree)
@@ -35,6 +49,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit = lambda *limits: None  # the instrument wants more on the CPU and no limit elsewhere
     connect()
+    tell_where()
     ran = runpy.run_path(str(Path(folder) / "fuzz.py"), run_name="__main__")
     if count == "0":  # no calls: the names of the functions that could be called
         print("NAMES", ",".join(dict.fromkeys(name for name, *_ in ran["funs"])))

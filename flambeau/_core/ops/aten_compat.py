@@ -37,6 +37,8 @@ def _add_relu(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:  # noqa: 
 def _chunk_cat(tensors: Any, dim: int, num_chunks: int) -> Tensor:
     """Each tensor, filled with zeros along `dim` to a multiple of num_chunks, as (..., num_chunks, rest), side by side."""
     from .concat import cat
+    if num_chunks < 1:
+        raise RuntimeError(f"_chunk_cat expects positive num_chunks, got num_chunks: {num_chunks}")
     parts: list[Any] = []
     for t in tensors:
         if not t.meta.numel:

@@ -44,6 +44,16 @@ from .views import (
 )
 from .windows import added_up
 
+_MOST_VIEWS = 1 << 28  # of one call: some 100 GiB of Python objects
+
+
+def _room_for(count: int, name: str) -> int:
+    """The number of views that a call asks for.  Raises RuntimeError, at once, for more than a list of them could hold: their number follows
+    from an argument or from an expanded axis, not from memory that is there."""
+    if count > _MOST_VIEWS:
+        raise RuntimeError(f"{name}() would give {count} views: at most {_MOST_VIEWS} are made")
+    return count
+
 
 def _several(input: Tensor, axis: int, views: list[Tensor] | tuple[Tensor, ...], name: str, stacked: bool = False) -> tuple[Tensor, ...]:  # noqa: A002
     """Views that together are the whole input, as the outputs of one function: their gradients are joined, not added up."""
@@ -136,6 +146,7 @@ def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
         if n:
             raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
         return (slice_axis(tensor, axis, 0, 0),)
+    _room_for(-(-n // size), "split")
     return tuple(slice_axis(tensor, axis, i, i + size) for i in range(0, max(n, 1), size))
 
 
@@ -149,7 +160,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: int | None = None) 
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     n = input.meta.shape[layout.wrap_dim(dim, len(input.meta.shape))]
     size = -(-n // chunks)
-    return split(input, size, dim) if size else split_with_sizes(input, [0] * chunks, dim)
+    return split(input, size, dim) if size else split_with_sizes(input, [0] * _room_for(chunks, "chunk"), dim)
 
 
 @op(batch="along 0", tangent="linear")
@@ -188,7 +199,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *
         k = indices_or_sections
         if k <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {k}")
-        indices_or_sections = [i * (n // k) + min(i, n % k) for i in range(1, k)]
+        indices_or_sections = [i * (n // k) + min(i, n % k) for i in range(1, _room_for(k, "tensor_split"))]
     cuts = [0, *indices_or_sections, n]
     return tuple(slice_axis(input, axis, a, b if i + 2 < len(cuts) else n) for i, (a, b) in enumerate(zip(cuts, cuts[1:], strict=False)))
 
@@ -221,7 +232,7 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
     if not input.meta.shape:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = layout.wrap_dim(dim, len(input.meta.shape))
-    out = tuple(select(input, axis, i) for i in range(input.meta.shape[axis]))
+    out = tuple(select(input, axis, i) for i in range(_room_for(input.meta.shape[axis], "unbind")))
     return _several(input, axis, out, "UnbindBackward0", True)
 
 

@@ -522,8 +522,24 @@ def sampled(name: str, by_counter: Callable[[Any, list[Any]], Any]) -> Callable[
     return run
 
 
-_poisson = sampled("poisson", lambda rng, v: rng.poisson(v[0]))
-_binomial = sampled("binomial", lambda rng, v: rng.binomial(v[0].astype(np.int64), v[1]))
+_MOST_DRAWN = 9.2e18  # beyond which NumPy's generators refuse a rate or a count: then their mean stands for the number, as a double has no nearer
+
+
+def _poissons(rng: Any, rates: Any) -> Any:
+    huge = rates > _MOST_DRAWN
+    return np.where(huge, rates, rng.poisson(np.where(huge, 0, rates)))
+
+
+def _binomials(rng: Any, counts: Any, probs: Any) -> Any:
+    """By NumPy's generator, which refuses all where one is out of its range, as a stream has them: between 0 and all, and NaN of NaN."""
+    counts, probs = np.maximum(counts, 0), np.clip(probs, 0, 1)  # NaN stays
+    known, huge = ~np.isnan(counts + probs), counts > _MOST_DRAWN
+    drawn = rng.binomial(np.where(known & ~huge, counts, 0).astype(np.int64), np.where(known, probs, 0))
+    return np.where(known, np.where(huge, np.nan_to_num(counts) * probs, drawn), np.nan)
+
+
+_poisson = sampled("poisson", lambda rng, v: _poissons(rng, v[0]))
+_binomial = sampled("binomial", lambda rng, v: _binomials(rng, *v))
 
 
 @op(method=False, batch="draws each", draws_alone=True)

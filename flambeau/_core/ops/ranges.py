@@ -24,6 +24,12 @@ def _number(x: Any) -> Any:
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
 
 
+def _held(d: dtype_class, *numbers: Any) -> Any:
+    """Numbers as elements of type d, integers below 0 counted back from the end for an unsigned one.  Raises RuntimeError for one that it does
+    not hold."""
+    return tuple(dtypes.number(x, d, True) % (1 << 8 * d.itemsize) if d.kind == "u" else dtypes.number(x, d, True) for x in numbers)
+
+
 def _laid_out(out: Tensor, vector: Tensor) -> Tensor:
     """`out` with the elements of a vector: in the shape that it has where that has as many, whatever its layout."""
     from .copies import copy_into
@@ -72,7 +78,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
                                                      else dtypes.get_default_dtype())
     if dtype is dtypes.int64:
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = _held(dtype, start, end, step)
         if step == 0:
             raise RuntimeError("step must be nonzero")
     whole = all(isinstance(v, int) for v in (start, end, step))
@@ -84,7 +90,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     else:
         wide = dtypes.float64
     if d.kind in "bui" and not whole:
-        start, step = int(start), int(step)
+        start, step = _held(dtypes.int64, start, step)
     return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
 
 
@@ -94,8 +100,10 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     """Like `arange`, with `end` included (deprecated, and warned of)."""
     warn("torch.range is deprecated: Python's range does not include its end, this does. Use torch.arange.")
     start, end, step = _limits(start, end, step)
-    count = int(math.floor((end - start) / step)) + 1
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
+    if d.kind in "bui":
+        _held(dtypes.int64, start, end, step)
+    count = int(math.floor((end - start) / step)) + 1
     counts("range", d, True)
     return _finish(ramp(count, d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), dtypes.float64),
                    requires_grad)
@@ -145,8 +153,10 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
         im = linspace(complex(start).imag, complex(end).imag, steps, dtype=d.to_real(), device=dev)
         made: Tensor = hooks.complex_(re, im)
         return _finish(made if out is None else _laid_out(out, made), requires_grad, pin_memory)
-    if d.kind in "bui":
+    if d.kind == "b":
         start, end = int(start), int(end)
+    elif steps:  # of one step the end is not read
+        start, end = _held(d, start, end if steps > 1 else start)
     step = (end - start) / (steps - 1) if steps > 1 else 0.0
     if d.kind == "f" and d.itemsize == 2:
         start, end = _rounded(start, d), _rounded(end, d)
@@ -169,9 +179,11 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
     dtype = _complex_if_needed("logspace", dtype or (out.meta.dtype if out is not None else None), start, end)
     d, dev = _options(dtype, out.meta.device if out is not None and device is None else device)
     counts("logspace", d)
-    if d.kind in "bui":
+    if d.kind == "b":
         start, end = int(start), int(end)
-    elif d.kind == "f" and d.itemsize == 2 and steps > 1:
+    elif steps:
+        start, end = _held(d, start, end if steps > 1 else start)
+    if d.kind == "f" and d.itemsize == 2 and steps > 1:
         start, end = _rounded(start, d), _rounded(end, d)
     exponents = linspace(start, end, steps, dtype=dtypes.complex128 if d.is_complex else dtypes.float64, device=dev)
     result = (base ** exponents).to(d)

@@ -18,7 +18,14 @@ from .random import sampled
 from .special import _host
 from .table import op
 
-_gamma = sampled("gamma", lambda rng, v: rng.standard_gamma(v[0]))
+
+def _gammas(rng: Any, shapes: Any) -> Any:
+    """Gamma numbers by NumPy's generator, which refuses all where one shape is below 0: that one's number is NaN, as a stream's is."""
+    good = shapes >= 0
+    return np.where(good, rng.standard_gamma(np.where(good, shapes, 0)), np.nan)
+
+
+_gamma = sampled("gamma", lambda rng, v: _gammas(rng, v[0]))
 
 
 def _dirichlet_rows(rng: Any, values: list[Any]) -> Any:
@@ -26,7 +33,7 @@ def _dirichlet_rows(rng: Any, values: list[Any]) -> Any:
     a = values[0].astype(np.float64)
     with np.errstate(all="ignore"):
         # a Gamma(a) number is a Gamma(a + 1) number times u^(1 / a)
-        logs = np.log(rng.standard_gamma(a + 1.0)) + np.log1p(-rng.random(a.shape)) / a
+        logs = np.log(_gammas(rng, a + 1.0)) + np.log1p(-rng.random(a.shape)) / a
         weights = np.exp(logs - logs.max(-1, keepdims=True, initial=-math.inf))
         return weights / weights.sum(-1, keepdims=True)
 

@@ -6,7 +6,6 @@ weights are worked out on the host; the sums are tensor operations, so gradients
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -207,7 +206,7 @@ def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_cor
             raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input "
                              f"with spatial dimensions of {list(input.shape[2:])} and scale_factor of shape "
                              f"{scale_factor}.")
-        target = [math.floor(s * f) for s, f in zip(input.shape[2:], factors)]
+        target = [dtypes.number(s * f, dtypes.int64) for s, f in zip(input.shape[2:], factors)]
         if not recompute_scale_factor:
             scales = list(factors)
     if min(target) < 1 or min(input.shape[2:]) < 1:

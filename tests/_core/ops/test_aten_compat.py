@@ -24,6 +24,9 @@ def test_softmax_and_dropout_backward_are_their_gradients() -> None:
 def test_chunks_side_by_side() -> None:
     a, b = fb.arange(3.0).reshape(1, 3), fb.arange(4.0).reshape(1, 4)
     assert fb._chunk_cat([a, b], 1, 2).tolist() == [[[0.0, 1.0, 0.0, 1.0], [2.0, 0.0, 2.0, 3.0]]]
+    for wrong in (0, -1):
+        with pytest.raises(RuntimeError, match="_chunk_cat expects positive num_chunks"):
+            fb._chunk_cat([a, b], 1, wrong)
 
 
 def test_masked_indices_may_point_outside() -> None:

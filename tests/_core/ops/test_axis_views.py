@@ -148,3 +148,10 @@ def test_how_many_parts_is_an_integer():
         with pytest.raises(TypeError):
             ask()
     assert [len(p) for p in t.split(fb.tensor(3))] == [3, 1] and len(t.chunk(np.int64(2))) == 2
+
+
+@pytest.mark.parametrize("ask", [lambda: fb.ones(3).tensor_split(2**32), lambda: fb.ones(3).tensor_split(2**70), lambda: fb.ones(2, 0).hsplit(2**40),
+                                 lambda: fb.ones(2, 0).chunk(2**40, 1), lambda: fb.ones(1).expand(2**34).unbind(), lambda: fb.ones(1).expand(2**34).split(1)])
+def test_more_views_than_a_list_holds_are_refused_at_once(ask):
+    with pytest.raises(RuntimeError, match="views: at most"):
+        ask()

@@ -78,3 +78,20 @@ def test_ranges_fill_what_they_are_given_however_it_lies(f, want, d, device):
     assert f(fb.empty(0, dtype=d, device=device)).tolist() == want.tolist()
     with pytest.warns(UserWarning, match="resized"):
         assert f(fb.empty(4, dtype=d, device=device)[::2]).shape == (6,)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: fb.linspace(0, 300, 4, dtype=fb.uint8), lambda: fb.linspace(300, 0, 1, dtype=fb.int8), lambda: fb.linspace(0, 1e300, 3),
+    lambda: fb.linspace(0, 1e6, 3, dtype=fb.float16), lambda: fb.logspace(0, 300, 4, dtype=fb.int8), lambda: fb.logspace(0, 1e300, 3),
+    lambda: fb.arange(0, 3, 1e300, dtype=fb.int32), lambda: fb.arange(0, 1e19, 5e18, dtype=fb.int64),
+    lambda: fb.arange(0, 1.0, 1e300, out=fb.ones(4, dtype=fb.int64)), lambda: fb.range(0, 3, 1e300, dtype=fb.uint8)])
+@pytest.mark.filterwarnings("ignore:torch.range")
+def test_bounds_that_the_type_does_not_hold_are_refused(make):
+    with pytest.raises(RuntimeError, match="cannot be converted to type .* without overflow"):
+        make()
+
+
+def test_bounds_that_nobody_reads_are_not_held_against_the_type():
+    assert fb.linspace(0, 1e10, 1, dtype=fb.int8).tolist() == [0] and fb.linspace(1e10, 1e10, 0, dtype=fb.int8).tolist() == []
+    assert fb.linspace(-3, 3, 4, dtype=fb.uint8).tolist() == [253, 169, 86, 3]  # counted from what -3 is there
+    assert fb.arange(0, 300, 100, dtype=fb.int8).tolist() == [0, 100, -56]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,3 +57,18 @@ def test_gradients_of_samples_check_shapes_and_devices(sim_gpus):
                  lambda: fb.binomial(three.cuda(), three / 3)):
         with pytest.raises(RuntimeError, match="same device"):
             call()
+
+
+@pytest.mark.parametrize("d", [fb.float32, fb.float64], ids=str)
+def test_parameters_out_of_range_spoil_their_own_numbers_alone(d, device) -> None:
+    """On a device that draws by NumPy's generator, which refuses all of them for one, as on the CPU."""
+    def t(*values: float) -> fb.Tensor:
+        return fb.tensor(values, dtype=d, device=device)
+    nan, inf = math.nan, math.inf
+    low, none, good = fb._standard_gamma(t(-1, nan, 2)).tolist()
+    assert math.isnan(low) and math.isnan(none) and good > 0
+    assert all(map(math.isnan, fb._sample_dirichlet(t(-2, 2)).tolist()))
+    few, below, none, huge = fb.binomial(t(5, -1, nan, 1e30), t(.5, .5, .5, .5)).tolist()
+    assert 0 <= few <= 5 and below == 0 and math.isnan(none) and huge == pytest.approx(5e29)
+    assert fb.binomial(t(5, 5, 5), t(-1, 2, inf)).tolist() == [0, 5, 5] and math.isnan(fb.binomial(t(5), t(nan)).item())
+    assert fb.poisson(t(1e30)).item() == pytest.approx(1e30)

@@ -57,7 +57,8 @@ def test_constants_stay_constant():
     ({}, ValueError), ({"size": 3, "scale_factor": 2}, ValueError), ({"size": (3,)}, ValueError),
     ({"size": 3, "align_corners": True}, ValueError), ({"size": 3, "mode": "linear"}, NotImplementedError),
     ({"size": 3, "mode": "trilinear"}, NotImplementedError), ({"size": 3, "mode": "best"}, NotImplementedError),
-    ({"size": 0}, RuntimeError), ({"size": 3, "antialias": True}, ValueError),
+    ({"size": 0}, RuntimeError), ({"size": 3, "antialias": True}, ValueError), ({"scale_factor": float("inf")}, RuntimeError),
+    ({"scale_factor": float("nan")}, RuntimeError), ({"scale_factor": -1e300, "recompute_scale_factor": True}, RuntimeError),
 ])
 def test_bad_arguments(options, error):
     with pytest.raises(error):
