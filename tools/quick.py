@@ -50,7 +50,7 @@ FEW = 3  # test files for a module that has none of its own
 # Each part of the house, by tests that take seconds.
 SMOKE = (
     "test_tensor.py", "test_dtypes.py", "test_torch_version.py", "ops/test_binary.py", "ops/test_views.py", "ops/test_matmul.py",
-    "ops/test_reductions.py", "ops/test_indexing.py", "ops/test_transfer.py", "autograd/test_tape.py", "kernels/test_llvm_rows.py",
+    "ops/test_reductions.py", "indexing/test_items.py", "ops/test_transfer.py", "autograd/test_tape.py", "kernels/test_llvm_rows.py",
     "nn/test_module.py", "optim/test_optimizer.py", "interop/test_numpy.py", "func/test_vmap.py",
 )
 

@@ -27,7 +27,6 @@ from . import (  # noqa: F401 (each import registers its family)
     elementwise,
     fft,
     fractional,
-    gather_scatter,
     indexing,
     launch,
     lazy_views,

@@ -142,7 +142,7 @@ def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tens
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """`nn.functional.embedding` with the table first: rows of weight (num, dim) at `indices`; a padding_idx below 0 is none."""
-    from .gather_scatter import embedding as lookup
+    from .indexing.embedding import embedding as lookup
     made: Tensor = lookup(indices, weight, None if padding_idx < 0 else padding_idx, None, 2.0, scale_grad_by_freq, sparse)
     return made
 

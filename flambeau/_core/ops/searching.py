@@ -16,8 +16,8 @@ from . import launch, routines
 from .casts import to_dtype
 from .checks import of_kinds, same_device, values_hold
 from .copies import contiguous
-from .gather_scatter import taken_along
-from .indexing import nonzero_counts
+from .indexing.along_axis import taken_along
+from .indexing.nonzero import nonzero_counts
 from .table import op
 
 

@@ -19,7 +19,7 @@ from ..tensor import Tensor, empty, meta, storage
 from . import launch, outputs, routines
 from .checks import may_record, of_kinds, same_device, values_hold
 from .copies import cast_program
-from .gather_scatter import gather, scatter, taken_along
+from .indexing.along_axis import gather, scatter, taken_along
 from .ranges import arange
 from .reductions import kept_shape
 from .results import named

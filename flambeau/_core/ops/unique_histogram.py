@@ -26,8 +26,9 @@ from .checks import same_device
 from .concat import cat, stack
 from .copies import contiguous
 from .creation import from_host, full, zeros
-from .gather_scatter import added_at, taken_along
-from .indexing import nonzero, take_at
+from .indexing.along_axis import added_at, taken_along
+from .indexing.nonzero import nonzero
+from .indexing.positions import take_at
 from .reading import host_array, values
 from .results import named
 from .searching import searchsorted

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..._core import dtypes, ops
 from ..._core.autograd.tape import recording
-from ..._core.ops.indexing import check_positions
+from ..._core.ops.indexing.positions import check_positions
 from ..._core.ops.sparse_products import Rows, product, served
 from ...autograd import no_grad
 from .lazy_functional import F

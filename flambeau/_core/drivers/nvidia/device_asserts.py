@@ -1,7 +1,7 @@
 """What kernels find wrong with the numbers they are given, such as a position outside an axis, told when the host next waits.
 
 A kernel that finds something writes the number of a complaint, and the bad value, into page-locked memory of its device.  It does not
-stop the device: what reads by such a position stays within bounds (`ops/indexing.py`).
+stop the device: what reads by such a position stays within bounds (`ops/indexing/positions.py`).
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def permutation(pivots: Tensor, m: int, name: str = "") -> tuple[Tensor, Tensor]
 
 def permuted(t: Tensor, order: Tensor) -> Tensor:
     """The rows of `t` in this order."""
-    from ..gather_scatter import gather
+    from ..indexing.along_axis import gather
     index = order.unsqueeze(-1).expand(*t.meta.shape)
     made: Tensor = gather(t, -2, index)
     return made
