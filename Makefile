@@ -36,6 +36,7 @@
 #   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
 #   make libraries  programs on transformers, lightning, timm and others in an environment without torch, beside PyTorch: docs/libraries.md;
 #                 downloads about 2 GB; LIBRARIES="--only peft --alone" for a part
+#   make perfetto what Perfetto's own trace processor reads of a trace; downloads it
 #   make dist-check  an sdist and a wheel in build/dist: `twine check`, their files held against git's, the wheel installed and run in a new environment
 #   make sizes    what installing with the extra for NVIDIA GPUs downloads
 #   make fix      let ruff mend what it can
@@ -63,7 +64,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Kernels of usual programs, made behind the first program, are for users: here they would make measurements worse.
 export FLAMBEAU_WARM := 0
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes dist-check fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes perfetto dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -281,6 +282,12 @@ dist-check: .venv-dist/.made
 	.venv-dist/bin/python -m build --outdir build/dist > build/dist.log || { cat build/dist.log; exit 1; }
 	.venv-dist/bin/twine check --strict build/dist/*
 	.venv-dist/bin/python tools/dist_check.py build/dist .venv-dist/clean
+
+# The processor is a program that the package fetches when it is first used.
+perfetto: .venv/.dev
+	@if $(BIN)/pip install --quiet --disable-pip-version-check perfetto && $(BIN)/python -c 'from perfetto.trace_processor import TraceProcessor; \
+		TraceProcessor().close()'; then $(BIN)/python -m pytest -q -rs tests/trace/test_perfetto.py; \
+	else echo "perfetto: skipped, because its trace processor could not be had here"; fi
 
 sizes: .venv/.made
 	$(BIN)/python benchmarks/extras.py $(EXTRAS)

@@ -1,6 +1,6 @@
 """How soon the page of a large trace is there, and how smoothly it zooms and moves, in headless Chromium (which draws by the CPU here).
 
-    python benchmarks/trace_page.py          100,000 stages; needs chromium and chromedriver
+    python benchmarks/trace_page.py          100,000 stages on two GPUs; needs chromium and chromedriver
 """
 
 from __future__ import annotations
@@ -13,18 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-FRAMES = """new Promise(done => { const took = []; let n = 0, last = performance.now();
-    const canvas = document.querySelector('.scroll canvas'), r = canvas.getBoundingClientRect();
-    const one = now => { took.push(now - last); last = now; if (n++ === 90) { done(took.slice(1)); return; }
-        canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: n < 30 ? -60 : n < 60 ? 60 : 0, deltaX: n < 60 ? 0 : 90, clientX: r.left + r.width / 3,
-            clientY: r.top + 40, cancelable: true, bubbles: true }));
-        requestAnimationFrame(one); };
-    requestAnimationFrame(one); })"""
-
-
 def main() -> int:
     from tests.trace.browser import BROWSER, DRIVER, window
-    from tests.trace.test_page_browser import large
+    from tests.trace.test_page_browser import FRAMES, large
     if BROWSER is None or DRIVER is None:
         print("trace_page: no chromium with chromedriver here")
         return 0

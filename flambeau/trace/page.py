@@ -137,8 +137,8 @@ def _answer(trace: Trace) -> str:
         tables.append(table(heads, cells, frozenset(heads[1:])))
     parts.append(f'<div class="devices">{"".join(tables)}</div>')
     if trace.making > 1e-3:
-        parts.append(f"<p>Kernels were made for {escape(pretty(text.seconds(trace.making, False)))}, which no line's cost holds: they are kept, and the next "
-                     "run has them.</p>")
+        parts.append(f"<p>First calls were prepared for {escape(pretty(text.seconds(trace.making, False)))}, which no line's cost holds: kernels were "
+                     "made or loaded. What was made is kept, and the next run loads it.</p>")
     return f'<section id="answer"><h2>In short</h2>{"".join(parts)}</section>'
 
 

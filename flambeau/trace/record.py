@@ -209,6 +209,8 @@ class Trace:
             stage.error = f"{type(error).__name__}: {error}"
             stage.host = time.perf_counter() - begun - self._made_since(made)
             local.stage, local.last = None, None
+            if not stage.works:
+                self._spent(stage.host)
             stage.end = self.now()
             self._keep(stage)
             raise
@@ -295,10 +297,10 @@ class Trace:
         if stream is not None:
             return None
         work.start = self.now()
-        begun = time.perf_counter()
+        begun, made = time.perf_counter(), making()
 
         def done() -> None:
-            seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - begun - (making() - made if own is None else self._made_since(made))
             assert work.start is not None
             if work.collective:  # no virtual clock knows the hosts' network; what it waited is no work
                 work.start = max([work.start, *[end for _, _, end in own.waits]] if own is not None else [work.start])

@@ -1,9 +1,9 @@
 """A reader of trace events by the rules of the format's description: what a viewer makes of a file.
 
 Perfetto's own trace processor is a program that its Python package fetches when it is first used: tests must run without a network, so
-they read the file by themselves.  Events are taken in the order of their moments, those of one moment in the order of the file.  A slice
-lies in the one that is open on its thread; it must end within it.  An arrow begins and ends at the innermost slice that is open on its thread,
-and its end must not come before its beginning.
+they read the file by themselves (`make perfetto` asks the processor too).  Events are taken in the order of their moments, those of one
+moment in the order of the file.  A slice lies in the one that is open on its thread; it must end within it.  An arrow begins and ends at the
+innermost slice that is open on its thread, and its end must not come before its beginning.
 """
 
 from __future__ import annotations

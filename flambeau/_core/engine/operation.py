@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from .. import dtypes, hooks
+from ..kernels.cache import preparing
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
@@ -386,7 +387,8 @@ class Operation:
                     if self.learner is not None and not asked:
                         self.learner.note(values)
                     return made
-                run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
+                with preparing():
+                    run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:
                     caches.keep_since(epoch, plans, key, run)
         except TRIPS as error:

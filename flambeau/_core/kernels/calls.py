@@ -6,7 +6,7 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import lasting, native
+from . import cache, lasting, native
 from .slots import known, place
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Calls:
         # no lock, and no functools.cached_property, which has one up to Python 3.11: a child of a fork beside a thread that is in here found it
         # held, and loading machine code, which has its own, comes here too. Two threads make the same.
         if not self._asked:
-            self._maker = self._made()
+            with cache.preparing():
+                self._maker = self._made()
             self._asked = True
         return self._maker
 

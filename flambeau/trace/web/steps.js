@@ -18,7 +18,7 @@
     if (parent) parent.append(e);
     return e;
   };
-  const nameLanes = (names, heights) => {
+  const nameLanes = (names, heights, most = [], room = 0) => { // most: the bytes of the curve at a lane's lower edge, which is `room` high
     names.replaceChildren();
     lanes.forEach((lane, i) => {
       const d = html("div", undefined, names, { title: `${lane.label}: ${lane.note}` });
@@ -27,6 +27,12 @@
       html("b", lane.device, d);
       if (lane.stream) html("em", lane.stream, d);
       html("small", lane.note, d);
+      if (most[i]) {
+        const told = html("span", undefined, d, { class: "most" });
+        told.style.height = d.style.paddingBottom = room + "px";
+        html("i", "memory, ", told);
+        told.append(`at most ${size(most[i])}`);
+      }
     });
   };
   const steps = (names, scroll) => {

@@ -38,9 +38,8 @@
     const depth = lanes.map(() => 0);
     data.groups.forEach(([, lane, , , d]) => { depth[lane] = Math.max(depth[lane], Math.min(d + 1, 5)); });
     const lastOf = new Map(lanes.map((l, i) => [l.device, i])); // a device's memory is drawn below its last lane
-    const heights = lanes.map((l, i) => (i === 0 ? TOP : 0) + 2 * PAD + GROUP * depth[i] + BAR
-      + (data.memory[l.device] && lastOf.get(l.device) === i ? MEMORY : 0));
-    heights.forEach((h, i) => { heights[i] = Math.max(h, 62 + (i === 0 ? TOP : 0)); });
+    const most = lanes.map((l, i) => data.memory[l.device] && lastOf.get(l.device) === i ? Math.max(1, ...data.memory[l.device].map((p) => p[1])) : 0);
+    const heights = lanes.map((_, i) => (i === 0 ? TOP : 0) + Math.max(62, 2 * PAD + GROUP * depth[i] + BAR) + (most[i] ? MEMORY : 0));
     const tops = [];
     let height = 0;
     heights.forEach((h) => { tops.push(height); height += h; });
@@ -51,7 +50,7 @@
     let found = null, hovered = null, chosen = null, colours = null, asked = false;
 
     scroll.replaceChildren();
-    nameLanes(names, heights);
+    nameLanes(names, heights, most, MEMORY);
     const canvas = html("canvas", undefined, scroll, { tabindex: 0, role: "application",
       "aria-label": `${count} stages in time; W and S zoom, A and D move, arrow keys go from event to event` });
     const said = html("div", undefined, scroll, { class: "unseen", "aria-live": "polite" });
@@ -135,7 +134,7 @@
       for (const device in data.memory) {
         const i = lastOf.get(device), curve = data.memory[device];
         if (i === undefined) continue;
-        const most = Math.max(1, ...curve.map((p) => p[1])), base = tops[i] + heights[i] - 3, y = (n) => base - (MEMORY - 8) * n / most;
+        const base = tops[i] + heights[i] - 3, y = (n) => base - (MEMORY - 8) * n / most[i];
         c.beginPath();
         c.moveTo(at(curve[0][0]), base);
         let before = 0;
@@ -143,9 +142,6 @@
         c.lineTo(at(last), y(before)); c.lineTo(at(last), base);
         c.globalAlpha = 0.25; c.fillStyle = colours.line[COMPUTE]; c.fill(); c.globalAlpha = 1;
         c.strokeStyle = colours.line[COMPUTE]; c.lineWidth = 1; c.stroke();
-        c.fillStyle = colours.dim; c.font = BODY; c.textAlign = "right";
-        c.fillText(`memory, at most ${size(most)}`, width - 6, base - MEMORY + 14);
-        c.textAlign = "left";
       }
     };
     const curve = (x0, y0, x1, y1, colour, soft) => {

@@ -35,7 +35,7 @@ def functions(parts: tuple[str, ...], names: tuple[str, ...], write: Callable[[]
     write: gives the IR text; only called when this process has no such module, nor the cache.
     """
     asked = fingerprint(), *parts
-    with _lock:
+    with _lock, cache.preparing():
         found = _known.get(asked)
         if found is not None and found.keys() >= set(names):
             return found
