@@ -172,7 +172,7 @@ class _Writer:
                 return f"{form.format(*[self.text(a) for a in args])};  {left} = {self.text(args[0])}"
         if target is getattr and len(args) == 2 and not kwargs and isinstance(args[1], str) and args[1].isidentifier():
             return f"{left} = {dotted(self.text(args[0]), args[1])}"
-        called = self.name_of(names.name_in_call(target, kwargs), target)
+        called = self.name_of(names.qualified_name(target), target)
         if node.meta.get("is_wrapped"):
             self.wrapped[called] = None
         return f"{left} = {called}({self.call(args, kwargs)})"

@@ -16,18 +16,13 @@ from .._core.ops import table
 from .._core.runtime.device import device
 from .._core.tensor import Tensor
 from ..nn import functional as F
+from ..nn.functional.shared import SHARED
 
 PACKAGE = __name__.partition(".")[0]
 
-# functions of nn.functional that PyTorch has in machine code: a tracer sees their arguments as they were written. Of the others, which are
-# Python there, it sees all, those with a default by name.
-AS_WRITTEN = frozenset("""adaptive_avg_pool1d avg_pool1d avg_pool2d avg_pool3d bilinear celu_ channel_shuffle conv1d conv2d conv3d conv_tbc
- conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity elu_ gelu hardshrink hardtanh_ leaky_relu_ linear logsigmoid
- native_channel_shuffle one_hot pairwise_distance pdist pixel_shuffle pixel_unshuffle prelu relu_ rrelu_ scaled_dot_product_attention selu_
- softplus softshrink threshold_""".split())
 # parameters of functions of both namespaces that the one in nn.functional has not
 _ONLY_IN_TORCH = frozenset(("cudnn_enable", "cudnn_enabled"))
-# functions of nn.functional that are methods of tensors there
+# functions of nn.functional that call the tensor's method there
 _METHODS = frozenset(("tanh", "sigmoid"))
 
 
@@ -44,16 +39,15 @@ def _public() -> dict[Any, str]:
     found: dict[Any, str] = {}
     for space in ("special", "fft", "linalg"):
         found.update({f: f"torch.{space}.{n}" for n, f in reversed(table.namespace(space).items())})
-    found.update({f: f"torch.nn.functional.{n}" for n, f in functional.items() if n in AS_WRITTEN})
+    found.update({f: f"torch.nn.functional.{n}" for n, f in functional.items()})
     found.update({f: f"torch.{n}" for n, f in reversed(table.namespace("torch").items()) if not n.startswith("_")})
-    found.update({f: f"torch.nn.functional.{n}" for n, f in functional.items() if n not in AS_WRITTEN and not n.startswith("_")})
     return found
 
 
 def filled(function: Any) -> bool:
-    """Whether a tracer records all arguments of a function, as PyTorch's is Python."""
+    """Whether a tracer records all arguments of a function, those with a default all by name, as PyTorch's is Python."""
     space, _, name = _public().get(function, "").rpartition(".")
-    return space == "torch.nn.functional" and name not in AS_WRITTEN
+    return space == "torch.nn.functional" and name not in SHARED
 
 
 @cache
@@ -63,14 +57,11 @@ def defaults(function: Any) -> tuple[str, ...]:
                   and not (n == "out" and p.kind is p.KEYWORD_ONLY)])
 
 
-def in_both(function: Any) -> bool:
-    """Whether a function of which `filled` is true is also PyTorch's machine code under the same name in `torch`."""
-    return getattr(function, "__operation__", None) is not None and filled(function) and table.namespace("torch").get(function.__name__) is function
-
-
 def called_as(function: Any) -> str | None:
-    """The name of a tensor's method that a function is, where no namespace has it as a function; None for another."""
+    """The name of a tensor's method that a function is, where no namespace has it as a function, or that it calls; None for another."""
     name = getattr(function, "__name__", "")
+    if name in _METHODS and getattr(F, name) is function:
+        return str(name)
     if function in _public() or Tensor.__dict__.get(name) is not function:
         return None
     return str(name)
@@ -106,13 +97,6 @@ def _module_of(function: Any) -> str:
         return str(found)
     owner = getattr(function, "__objclass__", None)
     return str(owner.__module__) if owner is not None else "builtins"
-
-
-def name_in_call(function: Any, kwargs: Any) -> str:
-    """`qualified_name` of a function that is called with these keywords: of one of both namespaces, nn.functional's where they are complete."""
-    if in_both(function) and not kwargs.keys() >= set(defaults(function)):
-        return f"torch.{function.__name__}"
-    return qualified_name(function)
 
 
 def type_name(t: Any) -> str:
@@ -191,4 +175,4 @@ class Namespace:
         self._of.pop(obj, None)
 
 
-__all__ = ["Namespace", "called_as", "filled", "in_both", "qualified_name", "shown", "snake_case", "torch_module", "type_name"]
+__all__ = ["Namespace", "called_as", "filled", "qualified_name", "shown", "snake_case", "torch_module", "type_name"]

@@ -257,7 +257,7 @@ class Node:
             return f"operator.{target.__name__}"
         if module == "builtins":
             return f"builtins.{target.__name__}"
-        return names.name_in_call(target, self._kwargs)
+        return names.qualified_name(target)
 
     def format_node(self, placeholder_names: list[str] | None = None, maybe_return_typename: list[str] | None = None, *,
                     include_tensor_metadata: bool = False) -> str | None:

@@ -290,7 +290,7 @@ def record(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     method = _ON_TENSORS.get(name) or names.called_as(function) or (name if getattr(Tensor, name, None) is function and name[:2] == "__" else None)
     if method is not None and args:
         return create("call_method", method, args, kwargs)
-    if names.filled(function) and not _named_in_torch(function):
+    if names.filled(function):
         args, kwargs = _all_arguments(function, args, kwargs)
     return create("call_function", function, args, kwargs, name=found.tracer.graph._target_to_str(name))
 
@@ -306,35 +306,6 @@ def _all_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     by_name = names.defaults(function)
     written = [v for n, v in bound.arguments.items() if signature.parameters[n].default is inspect.Parameter.empty]
     return tuple(written), {n: bound.arguments[n] for n in by_name}
-
-
-def _named_in_torch(function: Any) -> bool:
-    """Whether the line that calls a function of both namespaces says `torch.relu(...)`, not `F.relu(...)`."""
-    if not names.in_both(function):
-        return False
-    import ast
-    import linecache
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == names.PACKAGE:
-        frame = frame.f_back
-    if frame is None:
-        return False
-    first, last, start, end = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)[(first or 1) - 1:last] if None not in (first, last, start, end) else []
-    if not lines:
-        return False
-    parts = [line.encode() for line in lines]  # the columns are bytes
-    parts[-1] = parts[-1][:end]
-    parts[0] = parts[0][start:]
-    try:
-        called = ast.parse(b"".join(parts).decode().strip(), mode="eval").body
-    except SyntaxError:
-        return False
-    if not (isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute) and isinstance(called.func.value, ast.Name)):
-        return False
-    space = called.func.value.id
-    module = frame.f_locals.get(space, frame.f_globals.get(space))
-    return module is names.torch_module() or module is sys.modules[names.PACKAGE]
 
 
 class Recorder(interpreters.Interpreter):

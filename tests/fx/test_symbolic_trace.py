@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau import fx, nn
+import flambeau.nn.functional as f
+from flambeau import fx, nn, relu
 from flambeau._core.engine import interpreters
 from flambeau.nn import functional as F
+from flambeau.nn.functional import relu as relu_of_layers
 
 
 @fx.wrap
@@ -144,11 +146,56 @@ def test_shapes_of_parameters_may_be_numbers() -> None:
 
 
 def test_which_namespace_was_asked() -> None:
-    """PyTorch's relu in nn.functional is Python, and recorded with all its arguments; that in torch is not. Here they are one function."""
+    """PyTorch's relu in nn.functional is Python, and recorded with all its arguments; that in torch is not. The target is the function that was
+    called, whatever the caller's line calls it."""
+    kept, space, t = [torch.relu, F.relu], f, torch
+
+    def inner(x: Any) -> Any:
+        def innermost(x: Any) -> Any:
+            return t.relu(space.relu(x))
+        return innermost(x)
+
+    def targets(g: Any) -> list[Any]:
+        return [n.target for n in fx.symbolic_trace(g).graph.nodes if n.op.startswith("call")]
+    assert torch.relu is not F.relu and F.relu is f.relu is relu_of_layers
+    both = [torch.relu, F.relu]
+    for g, wanted in ((lambda x: F.relu(torch.relu(x)), both), (lambda x: relu_of_layers(relu(x)), both), (lambda x: kept[1](kept[0](x)), both),
+                      (inner, both[::-1]), (lambda x: torch.relu(x).relu(), [torch.relu, "relu"]), (lambda x: list(map(t.relu, [x])), [torch.relu]),
+                      (lambda x: F.softmax(torch.softmax(x, 1), 1), [torch.softmax, F.softmax]), (lambda x: F.tanh(torch.sigmoid(x)), [torch.sigmoid, "tanh"])):
+        assert targets(g) == wanted
     traced = fx.symbolic_trace(lambda x: F.relu(x) + torch.relu(x))
-    first, second = [n for n in traced.graph.nodes if n.target is torch.relu]
+    first, second = [n for n in traced.graph.nodes if n.target in (torch.relu, F.relu)]
     assert first.kwargs == {"inplace": False} and second.kwargs == {}
     assert "torch.nn.functional.relu(x, inplace = False)" in traced.code and "torch.relu(x)" in traced.code
+    assert traced(torch.tensor([-1.0, 2.0])).tolist() == [0.0, 4.0]
+
+
+def relu_twice(x: Any) -> Any:
+    return torch.relu(F.relu(x))
+
+
+fx.wrap("relu_twice")
+
+
+def test_which_namespace_was_asked_of_wrapped_functions_and_modules() -> None:
+    traced = fx.symbolic_trace(lambda x: relu_twice(x) + relu(x))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"][:2] == [relu_twice, torch.relu]
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = torch.relu, F.relu
+
+        def forward(self, x: Any) -> Any:
+            return self.other(self.one(x))
+    assert [n.target for n in fx.symbolic_trace(Net()).graph.nodes if n.op == "call_function"] == [torch.relu, F.relu]
+
+
+def test_proxies_made_by_hand_keep_the_function_that_was_called() -> None:
+    graph = fx.Graph()
+    x = fx.Proxy(graph.placeholder("x"))
+    assert torch.relu(x).node.target is torch.relu and F.relu(x).node.target is F.relu
+    assert torch.relu(x).node.kwargs == {} and F.relu(x).node.kwargs == {"inplace": False}
 
 
 def test_shown_where_modules_were_called() -> None:

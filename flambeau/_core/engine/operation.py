@@ -165,6 +165,15 @@ class Operation:
     def __repr__(self) -> str:
         return f"Operation({self.name})"
 
+    def twin(self, module: str) -> Any:
+        """Another function of this operation, which another module exports: those who look on are shown which of the two was called."""
+        f = self.function
+        made: Any = Operation(self.name, self.body, planned=self.planned, out=self.out, renames=self.renames, signature=self.signature, kinds=self.kinds,
+                              shown=f.__name__, learns=self._learns).function
+        made.__dict__.update({k: v for k, v in vars(f).items() if k != "__operation__"})
+        made.__doc__, made.__module__ = f.__doc__, module
+        return made
+
     # ---------------------------------------------------------------------------------------------------- the function's code
     def _start(self) -> None:
         """Writes the function's own code."""

@@ -70,10 +70,13 @@ _operations()
 def __getattr__(name: str) -> Any:
     """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
     from ..._core.ops import table
+    from .shared import SHARED
 
-    found = table.find("nn.functional", name) or table.find("torch", name)
+    found: Any = table.find("nn.functional", name) or table.find("torch", name)
     if found is None:
         raise AttributeError(f"module 'flambeau.nn.functional' has no attribute {name!r}")
+    if name not in SHARED and found is table.find("torch", name) and hasattr(found, "__operation__"):
+        found = found.__operation__.twin(__name__)
     globals()[name] = found
     return found
 

@@ -20,8 +20,8 @@ DECLARES = ("op", "planned", "pointwise", "reduction", "rows", "has", "rule", "_
 # lists that are not about how an operation is carried out, and why they may stand
 ALLOWED = {
     "_core/kernels": "primitives of the expression language, not operations",
-    "fx/names.py": "functions that PyTorch has in machine code, whose arguments its traces show as they were written",
     "interop/array_api": "names that the array API exports",
+    "nn/functional/shared.py": "functions that PyTorch has in machine code, the same in torch and in nn.functional",
     "nn/init.py": "names of layers, of which gains are asked",
     "overrides.py": "PyTorch's names of functions that no class answers for",
 }
