@@ -46,6 +46,17 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
     return PreparedLaunch(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
 
 
+def product_of_pairs(m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int = 1, add: bool = False,
+                     bias: bool = False) -> PreparedLaunch | None:
+    """`product` of bfloat16 matrices, of any size, where the CPU has instructions for them; rows or columns of A and B must be neighbours."""
+    from .llvm import compile as compiler
+    if not generated() or c[1] != 1 or 1 not in a[:2] or 1 not in b[:2] or not compiler.has_pairs():
+        return None
+    from .llvm.handwritten import gemm_pairs
+    entry = gemm_pairs.gemm(m, n, k, a, b, (c[0], c[2]), batch, add, bias)
+    return PreparedLaunch("matmul_bfloat16", entry, nbytes=2 * (m * k + k * n + m * n) * batch, flops=2 * m * n * k * batch)
+
+
 def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], ...], x: tuple[int, ...], a: tuple[int, int, int, int],
                 bias: bool = False, groups: int = 1) -> PreparedLaunch | None:
     """``entry(Y, X, A, [bias,] workspace)``: contiguous y (N, M, out) = A (M, C taps) by the windows of x (N, C, image) +

@@ -237,6 +237,11 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
 @op(out=True, autocast="lower", tangent="product", batch="product")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     """The products of batches (b, n, m) and (b, m, p)."""
+    return _bmm(*_batches(input, mat2))
+
+
+def _batches(input: Tensor, mat2: Tensor) -> tuple[Tensor, Tensor]:  # noqa: A002
+    """Both, looked at."""
     _check_types("bmm", input, mat2)
     if len(input.meta.shape) != 3 or len(mat2.meta.shape) != 3:
         raise RuntimeError("batch1 must be a 3D tensor" if len(input.meta.shape) != 3 else "batch2 must be a 3D tensor")
@@ -244,7 +249,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
     if mat2.meta.shape[:2] != (b, m):
         raise RuntimeError(f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {m}] but got: [{mat2.meta.shape[0]}, "
                            f"{mat2.meta.shape[1]}].")
-    return _bmm(input, mat2)
+    return input, mat2
 
 
 @op(out=True, aliases=("linalg.matmul",), autocast="lower", tangent="product", batch="product")
@@ -335,8 +340,10 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------- sums of products
-def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Callable[[Tensor, Tensor], None] = lambda a, b: None) -> Any:
-    """The sum of a base and a product, and its form in place.  shapes: looks at what comes before the types."""
+def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Callable[[Tensor, Tensor], None] = lambda a, b: None,
+           matrices: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> Any:
+    """The sum of a base and a product, and its form in place.  shapes: looks at what comes before the types; matrices: the matrices or batches that
+    `product` multiplies, where it is one product."""
     def inplace(self: Tensor, first: Tensor, second: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         from .copies import assign
         made = compute(self, first, second, beta, alpha)
@@ -353,6 +360,10 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Calla
                                    f"{_type_name(second)}")
         if base.meta.dtype.kind in "bui":  # numbers of another kind are first made of this one
             alpha, beta = (int(x) if base.meta.dtype.kind != "b" else bool(x) for x in (alpha, beta))
+        if matrices is not None and alpha == beta == 1 and base.meta.dtype.kind == "f" and base.meta.dtype.itemsize == 2:
+            made = _onto(name, base, *matrices(first, second))
+            if made is not None:
+                return made
         return added(base, first, second, beta, alpha)
 
     @in_float32
@@ -376,10 +387,40 @@ def _has_axes(a: Tensor, b: Tensor) -> None:
         layout.wrap_dim(axis, len(t.meta.shape), False)
 
 
-_addmm, _addmm_ = _added("addmm", _mm)
-_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b), _has_axes)
+def _onto(name: str, base: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
+    """base + a b for 16-bit floats, rounded once, by a product that adds to what is there; None where the device has none, or sizes do not fit."""
+    shape = (*a.meta.shape[:-1], b.meta.shape[-1])
+    if len(shape) not in (2, 3) or len(b.meta.shape) != len(shape) or a.meta.shape[-1] != b.meta.shape[-2] or not layout.numel(shape):
+        return None
+    m = meta(shape, None, base.meta.dtype, base.meta.device)
+    if layout.broadcast_shapes(base.meta.shape, shape) != shape or _plan(m, a.meta, b.meta, 1.0, 1.0) is _BY_KERNEL:
+        return None
+    from .copies import copy_into
+    out = new(m)
+    with no_recording():
+        copy_into(out, base.expand(shape))
+        _product(out, a, b, 1.0, 1.0)
+    return tape.record(out, _onto_back, (base, a, b), (*_factors(a, b), base.meta), name=f"{name.capitalize()}Backward0")
+
+
+def _onto_back(node: Any, g: Tensor) -> Any:
+    a, _, b, _, _, base = _kept_factors(node)
+    product = _mm if len(g.meta.shape) == 2 else _bmm
+    return (fit(g, base) if node[tape.EDGES][0] is not None else None, product(g, adjoint(b)) if b is not None else None,
+            product(adjoint(a), g) if a is not None else None)
+
+
+def _side_by_side(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Batches whose products are summed as matrices of one product."""
+    a, b = _batches(a, b)
+    p, n, m = a.meta.shape
+    return a.permute(1, 0, 2).reshape(n, p * m), b.reshape(p * m, b.meta.shape[2])
+
+
+_addmm, _addmm_ = _added("addmm", _mm, matrices=lambda a, b: (a, b))
+_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b), _has_axes, matrices=lambda a, b: _batches(a, b))
 _addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
-_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0))
+_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0), matrices=_side_by_side)
 
 
 @op(out=True, inplace=_addmm_, autocast="lower", batch="product and sum")

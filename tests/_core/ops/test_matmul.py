@@ -91,3 +91,44 @@ def test_addr_promotes():
 def test_on_every_device(device):
     a, b = random((20, 30), np.float32), random((30, 10), np.float32, 1)
     np.testing.assert_allclose((fb.from_numpy(a).to(device) @ fb.from_numpy(b).to(device)).cpu().numpy(), a @ b, rtol=1e-4, atol=1e-4)
+
+
+SUMS = {"addmm": ((4, 5), (5, 6), (4, 6)), "baddbmm": ((3, 4, 5), (3, 5, 6), (3, 4, 6)), "addbmm": ((3, 4, 5), (3, 5, 6), (4, 6))}
+
+
+@pytest.mark.parametrize("dtype", [fb.bfloat16, fb.float16])
+@pytest.mark.parametrize("name", sorted(SUMS))
+@pytest.mark.parametrize("row", [False, True])
+def test_a_sum_of_16_bit_products_is_rounded_once_and_has_gradients(name, dtype, row):
+    left, right, whole = SUMS[name]
+    given = [fb.from_numpy(random(s, seed=i)).to(dtype) for i, s in enumerate((whole[-1:] if row else whole, left, right))]
+    wide = [t.double().requires_grad_() for t in given]
+    narrow = [t.requires_grad_() for t in given]
+    out, want = (getattr(ts[0], name)(*ts[1:]) for ts in (narrow, wide))
+    eps = fb.finfo(dtype).eps
+    assert out.dtype is dtype and out.grad_fn is not None
+    np.testing.assert_allclose(out.detach().double().numpy(), want.detach().numpy(), rtol=0.51 * eps, atol=1e-5)
+    seed = fb.from_numpy(random(whole, seed=9)).to(dtype)
+    out.backward(seed)
+    want.backward(seed.double())
+    for got, right_one in zip(narrow, wide, strict=True):
+        assert got.grad.dtype is dtype and got.grad.shape == got.shape
+        np.testing.assert_allclose(got.grad.double().numpy(), right_one.grad.numpy(), rtol=0.51 * eps, atol=1e-5)
+    if not row:
+        again = given[0].detach().clone()
+        assert getattr(again, name + "_")(*(t.detach() for t in given[1:])) is again and fb.equal(again, out.detach())
+
+
+def test_second_derivatives_of_16_bit_sums():
+    base, a, b = (fb.from_numpy(random(s, seed=i)).to(fb.bfloat16).requires_grad_() for i, s in enumerate(((4, 6), (4, 5), (5, 6))))
+    gradient, = fb.autograd.grad(fb.addmm(base, a, b).square().sum(), a, create_graph=True)
+    second, = fb.autograd.grad(gradient.sum(), base)
+    np.testing.assert_allclose(second.double().numpy(), 2 * np.repeat(b.detach().double().numpy().sum(0)[None], 4, 0), rtol=0.02, atol=0.02)
+
+
+def test_shapes_that_do_not_fit_in_16_bit_sums():
+    one = fb.ones(2, 3, dtype=fb.bfloat16)
+    for call in (lambda: one.addmm(one, one), lambda: one.addmm(one.t(), one), lambda: one.addmm(one[0], one),
+                 lambda: one.baddbmm(one[None], one[None]), lambda: one.addbmm(one[None], one[None])):
+        with pytest.raises(RuntimeError):
+            call()

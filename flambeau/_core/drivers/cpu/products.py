@@ -1,5 +1,5 @@
 """Matrix products on the CPU: generated kernels, reductions where one side is a vector, OpenBLAS where it was measured faster and for complex
-numbers, oneDNN for 16-bit floats."""
+numbers; for 16-bit floats oneDNN, where it is installed, or for bfloat16 a generated kernel of CPUs that have instructions for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def product(spec: Product) -> PreparedLaunch | None:
         if made is not None:
             return made
     if d.name not in _BLAS:
-        return _by_onednn(spec)
+        return _narrow(spec)
     if spec.alpha == 1 and spec.beta in (0, 1):
         made = routines.product(d, spec.m, spec.n, spec.k, spec.a, spec.b, spec.c, spec.batch, spec.beta == 1, spec.epilogue.startswith("bias"),
                                 _AFTER[spec.epilogue])
@@ -80,6 +80,17 @@ def _orient(rows: int, columns: int, row_step: int, column_step: int) -> tuple[b
     if (rows == 1 or row_step == 1) and (columns == 1 or column_step >= max(1, rows)):
         return True, max(column_step if columns > 1 else rows, rows, 1)
     return None
+
+
+def _narrow(spec: Product) -> PreparedLaunch | None:
+    """Of 16-bit floats."""
+    made = _by_onednn(spec)
+    if made is not None or spec.dtype.name != "bfloat16" or spec.alpha != 1 or spec.beta not in (0, 1) or _AFTER[spec.epilogue]:
+        return made
+    from . import onednn
+    if onednn.why() is None:  # its sums, for every product
+        return None
+    return routines.product_of_pairs(spec.m, spec.n, spec.k, spec.a, spec.b, spec.c, spec.batch, spec.beta == 1, spec.epilogue == "bias")
 
 
 def _by_onednn(spec: Product) -> PreparedLaunch | None:

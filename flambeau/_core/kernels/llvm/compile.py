@@ -140,6 +140,21 @@ def has_masks() -> bool:
     return found
 
 
+_PAIRED = frozenset(("cooperlake", "sapphirerapids", "graniterapids", "znver4", "znver5"))
+
+
+def has_pairs() -> bool:
+    """Whether the CPU compiled for sums products of pairs of bfloat16 numbers (AVX-512 BF16)."""
+    chosen = os.environ.get("FLAMBEAU_CPU", "")
+    found = _pairs.get(chosen)
+    if found is None:
+        found = _pairs[chosen] = chosen in _PAIRED if chosen else has_masks() and bool({"avx512_bf16", "avx512bf16"} & _features())
+    return found
+
+
+_pairs: dict[str, bool] = {}
+
+
 def _features() -> set[str]:
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as f:
