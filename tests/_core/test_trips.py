@@ -15,7 +15,7 @@ ROOT = next(p for p in Path(__file__).resolve().parents if (p / "pyproject.toml"
 
 # name: (files at most, stays at most or None), to be lowered with each change that shortens a trip, never raised.
 CEILINGS: dict[str, tuple[int, int | None]] = {
-    "a + b": (2, None),
+    "a + b": (0, None),
     "Linear": (3, None),
     "softmax": (2, None),
     "backward of a * b": (5, None),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR = "tensor", "optional", "number", "value", "scalar", "factor"
 TENSORS, OPEN, CONSTANT, WORD, OLD = "tensors", "open", "constant", "word", "old"
 ANY = "any"  # what must be given and is not said to be anything: a tensor of ours perhaps, whose class may answer
+REST = "rest"  # what stands in *args and is no sizes
 SIZES, DTYPE, DEVICE, PLACE = "sizes", "dtype", "device", "place"
 DATA, BUFFER = "data", "buffer"  # of which a plan holds for one layout, or size (`data`): numbers in lists, an array, a tensor; a buffer
 PASSED = frozenset((TENSOR, OPTIONAL, NUMBER, VALUE, SCALAR, FACTOR, DATA, BUFFER))  # the kinds that a plan's call is given
@@ -64,7 +65,7 @@ class Signature:
     """A function's parameters: `positional`, `rest` (of *args), `keyword` (only by keyword), `more` (of **kwargs), the defaults, and
     the kind of each."""
 
-    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold")
+    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold", "_key_parts")
 
     def __init__(self, positional: Sequence[str], keyword: Sequence[str] = (), defaults: Sequence[Any] = (), kwdefaults: dict[str, Any] | None = None,
                  kinds: dict[str, str] | None = None, rest: str | None = None, more: str | None = None) -> None:
@@ -72,6 +73,7 @@ class Signature:
         self.defaults, self.kwdefaults = tuple(defaults), dict(kwdefaults or {})
         self.kinds = {n: (kinds or {}).get(n, CONSTANT) for n in (*self.positional, *self.keyword, *((rest,) if rest else ()))}
         self.untold: frozenset[str] = frozenset()  # constants of which the signature does not tell that they are no tensors
+        self._key_parts: tuple[tuple[str, bool, bool], ...] | None = None
 
     @classmethod
     def of(cls, function: Any, kinds: dict[str, str] | None = None) -> Signature:
@@ -101,6 +103,14 @@ class Signature:
     def keyed(self) -> tuple[str, ...]:
         """The parameters that a plan's key is made of."""
         return (*self.names(), self.rest) if self.rest is not None and self.kinds[self.rest] != OLD else self.names()
+
+    def key_parts(self) -> tuple[tuple[str, bool, bool], ...]:
+        """For each of those: its kind (or REST), whether it is loose, whether it is seldom given."""
+        if self._key_parts is None:
+            seldom = self.seldom()
+            self._key_parts = tuple([(REST if n == self.rest and self.kinds[n] != SIZES else self.kinds[n], self.loose(n), n in seldom)
+                                     for n in self.keyed()])
+        return self._key_parts
 
     def seldom(self) -> tuple[str, ...]:
         """The constants that are None in most calls, where there are several: one part of a key stands for them all."""

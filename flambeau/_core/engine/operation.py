@@ -21,7 +21,7 @@ from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
 from . import data, fields, fronts, interpreters
-from .fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
+from .fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, REST, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
 from .learning import Learner
 from .plans import Compose, Plan, Relaid, Turned, View, Written, roles, under
 
@@ -447,11 +447,10 @@ class Operation:
         """What the front looks a plan up by; None for a call of which no plan can be kept."""
         s = self._signature()
         parts: list[Any] = []
-        names = s.seldom()
         given: list[Any] = []
-        for name, v in zip(s.keyed(), values, strict=False):
-            kind = s.kinds[name]
-            if name == s.rest and kind != SIZES:
+        some = False
+        for (kind, loose, seldom), v in zip(s.key_parts(), values, strict=False):
+            if kind == REST:
                 try:
                     v = v[0] if len(v) == 1 and type(v[0]) in fronts.PLAIN_CONSTANTS else fronts.told(v)
                 except TypeError:
@@ -481,10 +480,14 @@ class Operation:
             elif not _constant(v):
                 return None
             else:
-                v = _frozen(v) if kind != CONSTANT or s.loose(name) else fronts.exact(v)
-            (given if name in names else parts).append(v)
-        if names:
-            parts.append(None if all(v is None for v in given) else tuple(given))
+                v = _frozen(v) if kind != CONSTANT or loose else fronts.exact(v)
+            if seldom:
+                given.append(v)
+                some = some or v is not None
+            else:
+                parts.append(v)
+        if given:
+            parts.append(tuple(given) if some else None)
         try:
             if s.more is not None:
                 parts.append(fronts.told(values[-1]) if values[-1] else ())

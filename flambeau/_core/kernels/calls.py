@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,6 +54,12 @@ class Classes(NamedTuple):
     nobody: Any
 
 
+@functools.cache
+def _kinds(roles: str) -> tuple[int, ...]:
+    """Which arguments are tensors, floats, other objects, and small numbers: a bit for each."""
+    return tuple([sum(1 << i for i, role in enumerate(roles) if role in letters) for letters in ("t", "fF", "x", "FI")])
+
+
 class Calls:
     """Makes builtins that carry out calls. A process has one of these: the machine code knows one set of classes."""
 
@@ -76,7 +83,7 @@ class Calls:
         make = self._make if known() and len(roles) <= MOST else None
         if make is None:
             return otherwise
-        *bits, small = [sum(1 << i for i, role in enumerate(roles) if role in letters) for letters in ("t", "fF", "x", "FI")]
+        *bits, small = _kinds(roles)
         parts = [w for step, _ in steps for w in step]
         shape = 0 if gather is None else 1 if gather is tuple else 2 if gather is list else id(gather)
         words = [len(roles), id(otherwise), *bits, int(watch), len(blocks), 8 * len(parts), len(results), shape, len(written), small]

@@ -40,7 +40,7 @@ class Map:
     joined: (first, count) of outputs of one type that lie next to one another, the element of one behind that of the one before.
     """
 
-    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "unit", "extent", "joined", "key")
+    __slots__ = ("outs", "inputs", "scalars", "targets", "apart", "unit", "extent", "joined", "key", "out_types")
     kind = "map"
 
     def __init__(self, outs: tuple[Expr, ...], inputs: tuple[dtype, ...], scalars: tuple[dtype, ...] = (),
@@ -50,6 +50,7 @@ class Map:
         self.targets = targets if targets is not None else (None,) * len(outs)
         self.apart, self.unit, self.extent, self.joined = apart, unit, 0, joined
         self.key: tuple[Any, ...] = ("map", outs, inputs, scalars, self.targets, apart, *((unit,) if unit != 1 else ()), *joined)
+        self.out_types = tuple([e.dtype for e in outs])
 
     def within(self, extent: int) -> Map:
         """The same program, known to write offsets below `extent`."""
@@ -60,10 +61,6 @@ class Map:
     def anywhere(self) -> Map:
         """The same program, of whose offsets nothing is known: for renderers that do not sort them, so that they have one kernel for all units."""
         return self if self.unit == 1 else Map(self.outs, self.inputs, self.scalars, self.targets, self.apart, 1, self.joined)
-
-    @property
-    def out_types(self) -> tuple[dtype, ...]:
-        return tuple(e.dtype for e in self.outs)
 
     def roots(self) -> tuple[Expr, ...]:
         return self.outs + tuple(t[1] for t in self.targets if t is not None)
@@ -81,17 +78,14 @@ class Reduce:
     is fixed by the domain alone.
     """
 
-    __slots__ = ("elems", "combine", "posts", "inputs", "scalars", "key")
+    __slots__ = ("elems", "combine", "posts", "inputs", "scalars", "key", "out_types")
     kind = "reduce"
 
     def __init__(self, elems: tuple[Expr, ...], combine: tuple[str, ...], posts: tuple[Expr, ...],
                  inputs: tuple[dtype, ...], scalars: tuple[dtype, ...] = ()) -> None:
         self.elems, self.combine, self.posts, self.inputs, self.scalars = elems, combine, posts, inputs, scalars
         self.key: tuple[Any, ...] = ("reduce", elems, combine, posts, inputs, scalars)
-
-    @property
-    def out_types(self) -> tuple[dtype, ...]:
-        return tuple(e.dtype for e in self.posts)
+        self.out_types = tuple([e.dtype for e in posts])
 
     def roots(self) -> tuple[Expr, ...]:
         return self.elems + self.posts
@@ -135,7 +129,7 @@ class Scan:
     the latest extreme (ties go to the later position, NaN stays).
     """
 
-    __slots__ = ("elem", "combine", "posts", "inputs", "scalars", "reverse", "key")
+    __slots__ = ("elem", "combine", "posts", "inputs", "scalars", "reverse", "key", "out_types")
     kind = "scan"
 
     def __init__(self, elem: Expr, combine: str, posts: tuple[Expr, ...], inputs: tuple[dtype, ...],
@@ -143,10 +137,7 @@ class Scan:
         self.elem, self.combine, self.posts = elem, combine, posts
         self.inputs, self.scalars, self.reverse = inputs, scalars, reverse
         self.key: tuple[Any, ...] = ("scan", elem, combine, posts, inputs, scalars, reverse)
-
-    @property
-    def out_types(self) -> tuple[dtype, ...]:
-        return tuple(e.dtype for e in self.posts)
+        self.out_types = tuple([e.dtype for e in posts])
 
     def roots(self) -> tuple[Expr, ...]:
         return (self.elem, *self.posts)

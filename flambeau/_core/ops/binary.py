@@ -711,10 +711,12 @@ class _Operator(Operation):
         if type(made) not in PLANS:
             return made
         rest = [values[i] for i in self.of.places[2:]]
+        if not self.reflected and (not rest or type(made) is Plan and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
+            return made
         run = made.bind(roles((*given, *[None] * len(rest))))
         if self.reflected:
             return Compose(lambda a, b: run(b, a, *rest))
-        return Compose(lambda a, b: run(a, b, *rest)) if rest else made
+        return Compose(lambda a, b: run(a, b, *rest))
 
     def tripped(self, error: Exception, values: tuple[Any, ...]) -> Any:
         a, b = values

@@ -205,9 +205,13 @@ class Pointwise:
         common = self.common(operands)
         program, convert = self.program(operands, numbers, consts, common, None)
         metas = [x.meta for x in operands if isinstance(x, Tensor)]
-        shape, dev = layout.broadcast_shapes(*[m.shape for m in metas]), metas[0].device
-        strides = self.strides(operands)
-        outs = tuple(meta(shape, strides, d, dev) for d in program.out_types)
+        first, dev = metas[0], metas[0].device
+        if first.contiguous and all(m is first or m.contiguous and m.shape == first.shape for m in metas):
+            shape: tuple[int, ...] = first.shape  # as most calls are
+            strides = None
+        else:
+            shape, strides = layout.broadcast_shapes(*[m.shape for m in metas]), self.strides(operands)
+        outs = tuple([meta(shape, strides, d, dev) for d in program.out_types])
         launch = self._launch(program, tuple(shape), [*outs, *metas], operands, common)
         given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
         return Plan(outs, launch, numbers=[_exactly(c, x, dev) for c, x in zip(convert, given, strict=True)],
@@ -619,7 +623,7 @@ def fit(g: Tensor, m: Meta) -> Tensor:
 # ----------------------------------------------------------------------------------------------------------- launches
 def launcher(program: Any, domain: tuple[int, ...], metas: Sequence[Meta], dev: device, name: str) -> Callable[..., Any]:
     """A bound launch of a map over `domain` on operands of these metas (outputs first), each broadcast to it."""
-    strides = tuple([layout.expand_strides(m.shape, m.strides, domain) for m in metas])
+    strides = tuple([m.strides if m.shape == domain else layout.expand_strides(m.shape, m.strides, domain) for m in metas])
     prepared = dispatch.prepare(dev, program, domain, strides, [m.nbytes for m in metas])
     prepared.name = name
     return dispatch.bind(dev, prepared)

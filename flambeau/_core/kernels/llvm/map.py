@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtypes import int64
 from ..expr import walk
-from ..loops.maps import ByVectors
+from ..loops.maps import ByVectors, dense_of
 from ..loops.operands import moving
 from ..loops.short_axes import spread as spread_axis
 from ..loops.short_axes import spread_of
@@ -35,6 +35,10 @@ WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
+    dense = dense_of(program, domain, strides)
+    if dense is not None:
+        n, sizes = dense.elements, dense.sizes
+        return Plan(("flat", ("1",) * len(sizes), dense.streams, (), 0, ()), (NAME,), [(NAME, n, dense.chunk)], [n, 1, n, 0, *sizes], parallel=dense.parallel)
     loops = ByVectors(program, domain, strides)
     spread = spread_of(program, loops)
     if spread is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...layout import is_contiguous
 from ..expr import walk
 from ..programs import price, size_of
 from .operands import Operands
 from .stages import PARALLEL_NS, chunk_of
-from .walk import Axis
+from .walk import Axis, facts
 
 if TYPE_CHECKING:
     from ..programs import Map
     from .machine import Machine
+    from .walk import Facts
 
 THREADS = 256  # of a block
 BIG = 1 << 20  # elements of a map whose threads do more
@@ -126,6 +128,29 @@ SEGMENT = 1 << 15  # the longest stretch of a row in one unit
 BAND = 64  # places along the inputs' axis that a unit of tiles has
 MOST_NODES = 24  # every tile holds the whole formula once for each of its lines
 STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
+FLAT_MULTIPLE = 64  # of elements, in a unit of one axis
+
+
+class Dense:
+    """The loop of a map over memory whose elements lie one after another, for all operands: what `ByVectors` finds there, from the number of elements."""
+
+    __slots__ = ("elements", "sizes", "streams", "chunk", "parallel")
+
+    def __init__(self, elements: int, sizes: tuple[int, ...], found: Facts, outs: int) -> None:
+        self.elements, self.sizes = elements, sizes
+        ns = found.cost(elements * sum(sizes), elements)
+        self.streams = elements * max(sizes[:outs]) >= STREAM_BYTES
+        self.chunk, self.parallel = chunk_of(elements, ns, FLAT_MULTIPLE), ns > PARALLEL_NS
+
+
+def dense_of(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Dense | None:
+    """None where some operand has another layout, or elements are not met at their own places."""
+    first, found = strides[0], facts(program)
+    if found.coords or False in found.placed or not all(s is first or s == first for s in strides) or not is_contiguous(domain, first):
+        return None
+    elements = size_of(domain)
+    outs = len(program.out_types)
+    return None if elements == 1 else Dense(elements, tuple([d.itemsize for d in program.out_types + program.inputs]), found, outs)
 
 
 class ByVectors(MapLoops):
@@ -154,7 +179,7 @@ class ByVectors(MapLoops):
         elements, inner, outer = self.elements, self.inner, self.outer
         self.classes = ("1",) * len(self.types) if self.single else self.step_classes(inner)
         large = any(c == "1" and elements * size >= STREAM_BYTES for c, size in zip(self.classes[:self.outs], self.sizes))
-        self.form, self.units, multiple = "flat", elements, 64
+        self.form, self.units, multiple = "flat", elements, FLAT_MULTIPLE
         if outer:
             self.form, multiple = "row" if len(outer) == 1 else "rows", 1
             segments = -(-inner.size // SEGMENT)

@@ -15,6 +15,7 @@ from flambeau._core.kernels.loops import accumulators, maps, reductions, rows, s
 from flambeau._core.kernels.loops.launch import Launch
 from flambeau._core.kernels.loops.machine import Machine
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
+from flambeau._core.layout import contiguous_strides
 from tests._core.kernels.row_programs import layer_norm
 
 X, Y = E.input(0, float32), E.input(1, float32)
@@ -34,6 +35,24 @@ def test_axes_merge_and_operands_have_classes() -> None:
         assert plan.step_classes(plan.inner) == ("1", "1", "1") and plan.step_classes(plan.axes[0]) == ("s", "s", "0")
     flat = maps.ByVectors(ADD, (4, 5, 6), ((30, 6, 1),) * 3)
     assert (flat.form, flat.classes, flat.units) == ("flat", ("1", "1", "1"), 120)
+
+
+@pytest.mark.parametrize("domain", [(2,), (7, 1, 5), (1, 64), (300, 200), (3, 1 << 20), (5, 1 << 20)])
+@pytest.mark.parametrize("program", [ADD, Map((E.cast(E.exp(X), float64), X > Y), (float32, float32)), Map((E.const(1.0, float32),), ())])
+def test_dense_maps_are_planned_by_their_number_of_elements(program: Map, domain: tuple[int, ...]) -> None:
+    strides = (contiguous_strides(domain),) * (len(program.outs) + len(program.inputs))
+    dense, loops = maps.dense_of(program, domain, strides), maps.ByVectors(program, domain, strides)
+    assert dense is not None and (loops.form, loops.places, loops.coords) == ("flat", (), []) and set(loops.classes) == {"1"}
+    assert (dense.elements, dense.sizes, dense.streams, dense.chunk, dense.parallel) == (
+        loops.units, loops.inner.strides, loops.streams, loops.chunk, loops.parallel)
+    assert (loops.inner.size, loops.segments, loops.length, loops.outer) == (dense.elements, 1, dense.elements, [])
+
+
+def test_what_is_not_dense_or_asks_for_its_place_is_not_planned_so() -> None:
+    inner, placed = ((6, 1), (6, 1), (0, 1)), Map((X + E.cast(E.coord(1), float32),), (float32,))
+    assert maps.dense_of(ADD, (4, 6), inner) is None and maps.dense_of(ADD, (4, 6), ((1, 4),) * 3) is None
+    assert maps.dense_of(placed, (4, 6), ((6, 1),) * 2) is None and maps.dense_of(ADD, (1, 1), ((1, 1),) * 3) is None
+    assert maps.dense_of(Map((X,), (float32, float32)), (4, 6), ((6, 1),) * 3) is None  # an input is not read
 
 
 def test_inputs_across_the_outputs_go_by_tiles() -> None:
