@@ -154,6 +154,40 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
     return low, high
 
 
+def common_bytes(a: tuple[Sequence[int], Sequence[int], int], b: tuple[Sequence[int], Sequence[int], int], apart: int, most: int = 1000) -> bool:
+    """Whether two tensors have a byte in common, each said by its shape, strides and bytes an element; `apart`: from the first element of `a` to that of `b`.
+
+    Sought is a sum of whole multiples of the strides, each multiple in its bounds, by which an element of `a` and one of `b` lie less than an element
+    apart: the largest stride first, of which what the smaller ones reach leaves few multiples.  True where `most` tries do not tell.
+    """
+    bounds: dict[int, list[int]] = {}  # by stride in bytes: the least and the greatest difference of indices
+    for sign, (shape, strides, size) in ((1, a), (-1, b)):
+        for d, s in zip(shape, strides, strict=True):
+            if d == 0:
+                return False
+            furthest = (d - 1) * sign * (1 if s > 0 else -1)
+            bounds.setdefault(abs(s) * size, [0, 0])[furthest > 0] += furthest
+    bounds.pop(0, None)
+    steps = sorted(bounds.items(), reverse=True)
+    reach = [(0, 0)]  # what the strides from here on add, at least and at most
+    for s, (low, high) in reversed(steps):
+        reach.insert(0, (reach[0][0] + s * low, reach[0][1] + s * high))
+    least, greatest = apart - a[2] + 1, apart + b[2] - 1
+    open_ends = [(0, 0)] if reach[0][0] <= greatest and reach[0][1] >= least else []
+    while open_ends:
+        at, so_far = open_ends.pop()
+        if at == len(steps):
+            return True
+        most -= 1
+        if most < 0:
+            return True
+        s, (low, high) = steps[at]
+        first = max(low, -((so_far + reach[at + 1][1] - least) // s))
+        last = min(high, (greatest - so_far - reach[at + 1][0]) // s)
+        open_ends += [(at + 1, so_far + i * s) for i in range(first, min(last, first + most) + 1)]
+    return False
+
+
 def broadcast_shapes(*shapes: Sequence[int]) -> Shape:
     """The common shape of several.  Raises RuntimeError naming the first axis that does not fit."""
     out: Shape = tuple(shapes[0])

@@ -37,6 +37,7 @@ MODULES = {
     "algorithms.model_averaging": "",
     "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "algorithms.model_averaging.hierarchical_model_averager": "HierarchicalModelAverager",
+    "autograd": "context backward() get_gradients()",
     "_composable": "checkpoint() replicate()",
     "_functional_collectives": """AsyncCollectiveTensor all_gather_tensor() all_gather_tensor_autograd() all_reduce() all_to_all_single()
  all_to_all_single_autograd() broadcast() permute_tensor() reduce_scatter_tensor() reduce_scatter_tensor_autograd() wait_tensor()""",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
@@ -67,9 +66,8 @@ def overlap(out: Tensor, x: Tensor) -> bool:
     """Whether `x` shares some memory with `out` without being the very same elements."""
     if x.store.ptr != out.store.ptr or _same_elements(out, x):
         return False
-    a, b = layout.extent(out.meta.shape, out.meta.strides), layout.extent(x.meta.shape, x.meta.strides)
-    size_a, size_b = out.meta.dtype.itemsize, x.meta.dtype.itemsize
-    return (out.ptr + a[0] * size_a < x.ptr + (b[1] + 1) * size_b) and (x.ptr + b[0] * size_b < out.ptr + (a[1] + 1) * size_a)
+    a, b = out.meta, x.meta
+    return layout.common_bytes((a.shape, a.strides, a.dtype.itemsize), (b.shape, b.strides, b.dtype.itemsize), x.ptr - out.ptr)
 
 
 def _dense(t: Tensor) -> bool:
@@ -141,24 +139,9 @@ def one_type(name: str, *tensors: Any) -> None:
 def apart_from(out: Tensor, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands, which may share all or none of `out`'s memory.  Raises RuntimeError where they share some."""
     for x in operands:
-        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (partly_shared(out, x) or overlap(out, x) and _interleaved(out, x)):
+        if isinstance(x, Tensor) and x.store.ptr == out.store.ptr and (partly_shared(out, x) or overlap(out, x)):
             raise _shared()
     return operands
-
-
-def _interleaved(a: Tensor, b: Tensor) -> bool:
-    """False when two overlapping ranges surely have no element in common (columns of one matrix, say)."""
-    if a.meta.strides == b.meta.strides and a.meta.dtype is b.meta.dtype and a.meta.strides:
-        step = max(abs(s) for s in a.meta.strides) * a.meta.dtype.itemsize
-        if step:
-            gap = (b.ptr - a.ptr) % step
-            width = max((layout.extent(t.meta.shape[1:], t.meta.strides[1:])[1] + 1) * t.meta.dtype.itemsize
-                        if abs(t.meta.strides[0]) * t.meta.dtype.itemsize == step else step for t in (a, b))
-            return not (width <= gap <= step - width)
-    steps = [abs(s) * t.meta.dtype.itemsize for t in (a, b) for s, n in zip(t.meta.strides, t.meta.shape, strict=True) if n > 1]
-    if step := gcd(*steps):  # all elements of each lie a multiple of it apart
-        return not a.meta.dtype.itemsize <= (b.ptr - a.ptr) % step <= step - b.meta.dtype.itemsize
-    return True
 
 
 def may_record(name: str, result: dtypes.dtype, *inputs: Tensor, real: bool = False) -> None:

@@ -281,6 +281,9 @@ def test_writes_that_overlap_what_they_read():
     m = fb.arange(9.0).reshape(3, 3)
     m[:, 0].add_(m[:, 1])  # interleaved, no element in common
     assert m[:, 0].tolist() == [1, 7, 13]
+    pairs = fb.arange(24.0).reshape(2, 4, 3).transpose(1, 0).view(2, 2, 2, 3)  # so a parallel scan takes pairs of a turned axis
+    pairs[:, 1].mul_(pairs[:, 0])
+    assert pairs[0, 1].tolist() == [[0, 4, 10], [180, 208, 238]]
     t.add_(t)
     assert t.tolist() == [6, 10, 14, 6, 8, 10]
     u = fb.arange(4.0)
