@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._core.engine import interpreters
+from ._core.runtime.asking import of_program
 from ._core.tensor import Tensor
 from .interop.overriding import ask, enabled, known_as, overloaded, overrides
 
@@ -166,6 +167,6 @@ class _Seen(interpreters.Interpreter):
         mode._asking = True
         try:
             types = tuple(dict.fromkeys(type(x) for x in (*args, *kwargs.values()) if overrides(type(x))))
-            return mode.__torch_function__(known_as(operation, args), types, args, kwargs)
+            return of_program(mode.__torch_function__)(known_as(operation, args), types, args, kwargs)
         finally:
             mode._asking = False

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ._core.runtime.asking import unasked
 from ._core.tensor import Tensor
 
 # PyTorch's documented defaults, (rtol, atol) by type
@@ -108,7 +109,7 @@ def _tensor(v: Any) -> Tensor:
 
 
 def _host(t: Tensor) -> Any:
-    wide = t.detach().cpu()
+    wide = unasked(t.detach().cpu)()
     if wide.meta.dtype.kind == "c":
         return wide.to(wide.meta.dtype if wide.meta.dtype.name == "complex128" else _complex128()).resolve_conj().numpy()
     if wide.meta.dtype.kind == "f":

@@ -32,6 +32,7 @@ launch_plan = _nobody("launch_plan")  # `ops.launch.plan`
 mismatch = _nobody("mismatch")  # the error for tensors of several devices
 
 watch = _nobody("watch")  # `engine.interpreters.watch`: shows calls of operations
+note_who_asks = _nobody("note_who_asks")  # `engine.interpreters.note_who_asks`: until `close()`, notes whether the outermost operation says that it moves
 
 aten = _nobody("aten")  # `torch.ops.aten`
 

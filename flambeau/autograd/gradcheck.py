@@ -9,6 +9,7 @@ import numpy as np
 
 from .._core import hooks
 from .._core.autograd.functions import grad
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from .forward_ad import dual_level, make_dual, unpack_dual
 
@@ -22,7 +23,7 @@ def _tuple(x: Any) -> tuple[Any, ...]:
 
 
 def _array(t: Tensor) -> Any:
-    return np.array(t.detach().cpu().tolist(), np.complex128 if t.meta.dtype.is_complex else np.float64).reshape(tuple(t.meta.shape))
+    return np.array(unasked(t.detach().cpu)().tolist(), np.complex128 if t.meta.dtype.is_complex else np.float64).reshape(tuple(t.meta.shape))
 
 
 def _held(x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core.autograd.mode import no_grad
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as _device
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ def broadcast(tensor: Any, devices: Sequence[Any] | None = None, *, out: Sequenc
     exactly one of the two is given."""
     _given("broadcast", devices, out)
     if out is not None:
-        return tuple(o.copy_(tensor) for o in out)
-    return tuple(tensor.to(_gpu(d)) for d in devices or ())
+        return tuple(unasked(o.copy_)(tensor) for o in out)
+    return tuple(unasked(tensor.to)(_gpu(d)) for d in devices or ())
 
 
 @no_grad()
 def broadcast_coalesced(tensors: Sequence[Any], devices: Sequence[Any], buffer_size: int = 10485760) -> list[tuple[Any, ...]]:
     """All of several tensors on each device.  buffer_size: accepted; copies of one stream follow each other without a wait as they are."""
-    return [tuple(t.to(_gpu(d)) for t in tensors) for d in devices]
+    return [tuple(unasked(t.to)(_gpu(d)) for t in tensors) for d in devices]
 
 
 @no_grad()
@@ -47,9 +48,9 @@ def reduce_add(inputs: Sequence[Any], destination: Any = None) -> Any:
         if x.shape != inputs[0].shape:
             raise ValueError(f"input {i} has invalid size: got {tuple(x.shape)}, but expected {tuple(inputs[0].shape)}")
     where = inputs[0].device if destination is None else _gpu(destination)
-    total = inputs[0].to(where, copy=True)
+    total = unasked(inputs[0].to)(where, copy=True)
     for x in inputs[1:]:
-        total += x.to(where)
+        total += unasked(x.to)(where)
     return total
 
 
@@ -66,10 +67,10 @@ def scatter(tensor: Any, devices: Sequence[Any] | None = None, chunk_sizes: Sequ
     if out is not None:
         if chunk_sizes is not None:
             raise RuntimeError("scatter: 'chunk_sizes' is told by 'out', and must not be given with it")
-        return tuple(o.copy_(part) for o, part in zip(out, tensor.split([o.shape[dim] for o in out], dim), strict=True))
+        return tuple(unasked(o.copy_)(part) for o, part in zip(out, tensor.split([o.shape[dim] for o in out], dim), strict=True))
     places = [_gpu(d) for d in devices or ()]
     parts = tensor.chunk(len(places), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
-    return tuple(part.to(where) for part, where in zip(parts, places))
+    return tuple(unasked(part.to)(where) for part, where in zip(parts, places))
 
 
 @no_grad()
@@ -80,9 +81,9 @@ def gather(tensors: Sequence[Any], dim: int = 0, destination: Any = None, *, out
     if out is not None:
         if destination is not None:
             raise RuntimeError("gather: 'destination' must not be given with 'out'")
-        return out.copy_(join([t.to(out.device) for t in tensors], dim))
+        return unasked(out.copy_)(join([unasked(t.to)(out.device) for t in tensors], dim))
     where = _device("cpu") if destination in (-1, "cpu") else _gpu("cuda" if destination is None else destination)
-    return join([t.to(where) for t in tensors], dim)
+    return join([unasked(t.to)(where) for t in tensors], dim)
 
 
 __all__ = ["broadcast", "broadcast_coalesced", "gather", "reduce_add", "reduce_add_coalesced", "scatter"]

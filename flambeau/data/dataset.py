@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from .._core import dtypes, ops
 from .._core.errors import warn
+from .._core.runtime.asking import unasked
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -57,7 +58,7 @@ class TensorDataset(Dataset[Any]):
         """What collating the samples at `indices` would give, by one gather a tensor."""
         n = len(self)
         chosen = ops.tensor([int(i) if i >= 0 else n + int(i) for i in indices], dtype=dtypes.int64, device="cpu")
-        return [t.index_select(0, chosen.to(t.device)) for t in self.tensors]
+        return [t.index_select(0, unasked(chosen.to)(t.device)) for t in self.tensors]
 
 
 class StackDataset(Dataset[Any]):

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as device_class
 from .._core.tensor import Tensor
 from .collate import each
@@ -44,7 +45,7 @@ class prefetch:
 
 def move(data: Any, device: device_class) -> Any:
     """The same structure with its tensors on `device`, copied without the host's waiting where that is possible."""
-    return each(data, lambda x: x.to(device, non_blocking=True), "to")
+    return each(data, lambda x: unasked(x.to)(device, non_blocking=True), "to")
 
 
 def _on_gpu(batches: Iterator[Any], device: device_class, depth: int) -> Iterator[Any]:

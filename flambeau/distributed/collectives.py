@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.kernels.programs import PreparedLaunch
 from .._core.kernels.specs import Collective
 from .._core.runtime import dispatch
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 from . import gpu_queues, world
@@ -149,7 +150,7 @@ def _packed(t: Tensor) -> Tensor:
 
 def _hand_back(to: Tensor, packed: Tensor) -> None:
     with no_grad():
-        to.detach().copy_(packed)
+        unasked(to.detach().copy_)(packed)
 
 
 def _tensor(name: str, what: str, t: Any) -> Tensor:
@@ -233,7 +234,7 @@ def _on_gpu(g: ProcessGroup, name: str, what: str, like: Tensor, start: Callable
 def _by_host(g: ProcessGroup, what: str, like: Tensor, start: Callable[[Communicator, tuple[int, ...]], Request], memory: Sequence[Tensor],
              after: Callable[[], None] | None, async_op: bool, result: Any, wrote: int, line: str) -> Work | None:
     """Where the host does not reach a GPU's memory: by copies."""
-    copies = [t.cpu() for t in memory]
+    copies = [unasked(t.cpu)() for t in memory]
     g.host.run(what, lambda comm: start(comm, tuple(c.data_ptr() for c in copies)), None, False, line)
     for t, c in zip(memory[:wrote], copies):
         _hand_back(t, c)
@@ -301,7 +302,7 @@ def _finish(t: Tensor, packed: Tensor, kind: RedOpType, size: int) -> Callable[[
             if kind is RedOpType.AVG:
                 packed.div_(size) if packed.is_floating_point() or packed.is_complex() else packed.floor_divide_(size)
             if not own:
-                t.detach().copy_(packed)
+                unasked(t.detach().copy_)(packed)
     return finish
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._core.ops.creation import from_numpy
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from . import world
 from .groups import ProcessGroup
@@ -45,7 +46,7 @@ class DeviceMesh:
     def __init__(self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None, backend_override: Any = None,
                  _init_backend: bool = True, _groups: Any = None, _root: Any = None, _axes: Any = None) -> None:
         self.device_type = _checked_type(device_type)
-        array: Array = mesh.cpu().numpy() if isinstance(mesh, Tensor) else np.asarray(mesh)
+        array: Array = unasked(mesh.cpu)().numpy() if isinstance(mesh, Tensor) else np.asarray(mesh)
         self._array = np.array(array, np.int64)
         names = None if mesh_dim_names is None else tuple(mesh_dim_names)
         if names is not None and len(names) != self._array.ndim:
@@ -202,7 +203,7 @@ class DeviceMesh:
         """A mesh on groups that are there: one group, or for several axes a list with the array of ranks."""
         if isinstance(group, ProcessGroup):
             ranks = list(group._ranks)
-            if mesh is not None and np.asarray(mesh.cpu().numpy() if isinstance(mesh, Tensor) else mesh).ravel().tolist() != ranks:
+            if mesh is not None and np.asarray(unasked(mesh.cpu)().numpy() if isinstance(mesh, Tensor) else mesh).ravel().tolist() != ranks:
                 raise ValueError(f"Invalid mesh {mesh} for ProcessGroup with ranks {ranks}")
             return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, _groups=[group])
         groups = list(group)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from . import gpu_queues, world
 from .collectives import Work, _hand_back, _packed, _tensor, served
@@ -37,7 +38,7 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     if gpu_queues.messages(g, t.device):
         return _by_nccl(g, to, [(True, t)])
     _ready(g, t, "send")
-    packed = _packed(t) if _reached(t) else t.cpu().contiguous()
+    packed = _packed(t) if _reached(t) else unasked(t.cpu)().contiguous()
     nbytes = packed.nbytes
     job = g.host.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag),
                        True, to, tag, nbytes)
@@ -56,7 +57,7 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
             raise ValueError("recv: NCCL receives from a rank that is named; give src")
         return _by_nccl(g, source, [(False, t)])
     _ready(g, t, "recv")
-    packed = _packed(t) if _reached(t) else t.cpu().contiguous()
+    packed = _packed(t) if _reached(t) else unasked(t.cpu)().contiguous()
     t.store.version += 1
     nbytes = packed.nbytes
     job = g.host.begin(f"recv({t.dtype}, {t.numel()} elements, from {'any' if source is None else g._ranks[source]})",

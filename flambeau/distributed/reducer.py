@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import ops
 from .._core.autograd import tape
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 from . import collectives
@@ -251,7 +252,7 @@ class Reducer:
         """Which parameters any rank used; a collective of all ranks."""
         slots = [s for bucket in self.buckets for s in bucket.slots]
         where = slots[0].parameter.device
-        told = ops.tensor([0 if s in absent else 1 for s in slots]).to(where)
+        told = unasked(ops.tensor([0 if s in absent else 1 for s in slots]).to)(where)
         collectives.all_reduce(told, ReduceOp.MAX, self.group)
         return {id(s): bool(k) for s, k in zip(slots, told.tolist())}
 

@@ -20,6 +20,7 @@ from .._core.errors import warn
 from .._core.kernels.interpret import memory
 from .._core.kernels.lasting import keep
 from .._core.runtime import caches
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as device_class
 from .._core.runtime.device import resolve
 from .._core.tensor import Meta, Tensor, alias, meta, wrap
@@ -124,7 +125,7 @@ def _placed(t: Tensor, dl_device: Any, copy: bool | None) -> Tensor:
         raise BufferError(f"__dlpack__: the tensor is on {t.meta.device}; dl_device={where} needs a copy, which copy=False forbids")
     try:
         target = resolve("cpu" if _DEVICES[where[0]] == "cpu" else device_class("cuda", where[1]))
-        moved: Tensor = t.to(target)
+        moved: Tensor = unasked(t.to)(target)
     except (RuntimeError, AssertionError) as error:
         raise BufferError(f"__dlpack__: dl_device={where} cannot be had: {error}") from None
     return moved
@@ -238,7 +239,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         return made.clone() if copy and not hasattr(ext_tensor, "__dlpack__") else made
     if copy is False:
         raise BufferError(f"from_dlpack: the array is on {made.meta.device}; device={target} needs a copy, which copy=False forbids")
-    moved: Tensor = made.to(target)
+    moved: Tensor = unasked(made.to)(target)
     return moved
 
 
@@ -248,7 +249,7 @@ def _own(t: Tensor, device: Any, copy: bool | None) -> Tensor:
     if target is not t.meta.device:
         if copy is False:
             raise BufferError(f"from_dlpack: the tensor is on {t.meta.device}; device={target} needs a copy, which copy=False forbids")
-        moved: Tensor = t.to(target)
+        moved: Tensor = unasked(t.to)(target)
         return moved
     return t.clone() if copy else alias(t, t.meta, t.ptr)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import hooks
 from .._core.runtime import caches
+from .._core.runtime.asking import of_program
 from .._core.tensor import Guise, Meta, Tensor, _new
 from .covering import disabled_torch_function_impl
 
@@ -140,7 +141,7 @@ def ask(func: Any, relevant: list[Any], args: tuple[Any, ...], kwargs: dict[str,
     """The answer of the first class that has one.  Raises TypeError when none has."""
     types = tuple(type(x) for x in relevant)
     for x in relevant:
-        made = type(x).__torch_function__(func, types, args, kwargs)
+        made = of_program(type(x).__torch_function__)(func, types, args, kwargs)
         if made is not NotImplemented:
             return made
     names = ", ".join(t.__name__ for t in types)

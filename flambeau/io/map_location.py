@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.errors import FileFormatError, warn
 from .._core.ops.storages import UntypedStorage
 from .._core.ops.typed_storages import TypedStorage
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as Device
 from .._core.runtime.device import resolve
 from .._core.tensor import Tensor
@@ -67,7 +68,7 @@ def _to(s: UntypedStorage, target: Any) -> UntypedStorage:
         if count <= (place.index or 0):
             raise RuntimeError(f"Attempting to deserialize object on CUDA device {place.index or 0} but torch.cuda.device_count() is {count}. "
                                "map_location='cpu' maps it to the CPU")
-    return s.to(resolve(place))
+    return unasked(s.to)(resolve(place))
 
 
 def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
@@ -90,7 +91,7 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
     if (known.index or 0) >= count:
         _note(location, f"this machine has {count} GPUs")
         return storage
-    return storage.to(resolve(known))
+    return unasked(storage.to)(resolve(known))
 
 
 def _note(location: str, why: str) -> None:

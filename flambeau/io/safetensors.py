@@ -22,6 +22,7 @@ from .._core import dtypes
 from .._core.errors import FileFormatError
 from .._core.layout import contiguous_strides, extent
 from .._core.ops.storages import UntypedStorage, host_bytes, tensor_on
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor, meta, new, wrap
 from .archive import fill
@@ -68,7 +69,7 @@ class Entry:
 
 def _bytes_of(tensor: Tensor) -> Any:
     """The tensor's elements in row order, as bytes on the host."""
-    flat: Any = tensor.detach().cpu().contiguous().reshape(-1)
+    flat: Any = unasked(tensor.detach().cpu)().contiguous().reshape(-1)
     return memoryview(flat.view(dtypes.uint8).numpy())
 
 
@@ -268,7 +269,7 @@ class safe_open:
             begin = self._start + e.begin + (offset + sum(i * s for i, s in zip(at, strides))) * item
             self._fill(e, space[:run * item], begin)
             space = space[run * item:]
-        return tensor_on(made._storage, meta(shape, None, e.dtype, Device("cpu")), made.data_ptr()).to(self._device)
+        return unasked(tensor_on(made._storage, meta(shape, None, e.dtype, Device("cpu")), made.data_ptr()).to)(self._device)
 
     def _fill(self, e: Entry, space: memoryview, begin: int) -> None:
         while space:
@@ -402,14 +403,14 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu", *, backend:
     off ends the process.
     """
     if backend == "mmap":
-        return {name: t.to(Device(device)) for name, t in _mapped(filename).items()}
+        return {name: unasked(t.to)(Device(device)) for name, t in _mapped(filename).items()}
     if backend != "pread":
         raise ValueError(f"load_file: backend must be 'mmap' or 'pread', got {backend!r:.50}")
     def whole() -> dict[str, Tensor]:
         entries, _, start = _headers(filename)
         with open(filename, "rb") as stream:
             stream.seek(start)
-            return {e.name: _one(stream, e, os.fsdecode(filename)).to(device) for e in entries}
+            return {e.name: unasked(_one(stream, e, os.fsdecode(filename)).to)(device) for e in entries}
     read_: dict[str, Tensor] = _unreplaced(filename, whole)
     return read_
 

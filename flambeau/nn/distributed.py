@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from .._core import ops
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, no_grad
@@ -124,7 +125,7 @@ class DistributedDataParallel(Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.device_ids is not None and self.device_ids[0].type != "cpu":
             where = self.device_ids[0]
-            inputs, kwargs = of_tensors(inputs, lambda t: t.to(where)), of_tensors(kwargs, lambda t: t.to(where))
+            inputs, kwargs = of_tensors(inputs, lambda t: unasked(t.to)(where)), of_tensors(kwargs, lambda t: unasked(t.to)(where))
         if self.reducer is not None:
             if self._joined is not None:
                 self._joined.another()

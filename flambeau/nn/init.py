@@ -12,6 +12,7 @@ from typing import Any
 
 from .._core import dtypes, ops
 from .._core.errors import warn
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 
@@ -195,12 +196,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     with no_grad():
         home = "cpu" if generator is None else generator.device
         flat = ops.empty((rows, cols), dtype=dtypes.float32, device=home).normal_(0, 1, generator=generator)
-        matrix = flat.cpu().numpy().astype(np.float64)
+        matrix = unasked(flat.cpu)().numpy().astype(np.float64)
         q, r = np.linalg.qr(matrix.T if rows < cols else matrix)
         # QR leaves the signs open; a positive diagonal of R makes Q uniformly distributed.
         q = q * np.sign(np.diag(r))
         q = (q.T if rows < cols else q) * gain
-        tensor.copy_(ops.from_numpy(np.ascontiguousarray(q)).reshape(tensor.shape))
+        unasked(tensor.copy_)(ops.from_numpy(np.ascontiguousarray(q)).reshape(tensor.shape))
     return tensor
 
 
@@ -213,7 +214,7 @@ def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = No
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for col in range(cols):
-            tensor[ops.randperm(rows)[:zeros].to(tensor.device), col] = 0
+            tensor[unasked(ops.randperm(rows)[:zeros].to)(tensor.device), col] = 0
     filled: Tensor = tensor
     return filled
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from .._core import ops
 from .._core.autograd.function import Function
 from .._core.errors import warn
+from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
 from ..autograd import is_grad_enabled, set_grad_enabled
@@ -50,7 +51,7 @@ class Scatter(Function):
         start = 0
         for where, size in zip(target_gpus, sizes):
             part = input.narrow(dim, start, size)
-            moved = part.to(_device(where), non_blocking=True)
+            moved = unasked(part.to)(_device(where), non_blocking=True)
             parts.append(moved if moved is not part else part.clone())
             start += size
         return tuple(parts)
@@ -75,7 +76,7 @@ class Gather(Function):
             inputs = tuple(i.view(1) for i in inputs)
             ctx.dim = 0
         ctx.sizes = [i.shape[ctx.dim] for i in inputs]
-        return ops.cat([i.to(target) for i in inputs], ctx.dim)
+        return ops.cat([unasked(i.to)(target) for i in inputs], ctx.dim)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
@@ -96,7 +97,7 @@ class Broadcast(Function):
         for target in target_gpus:
             where = _device(target)
             for i in inputs:
-                moved = i.to(where, non_blocking=True)
+                moved = unasked(i.to)(where, non_blocking=True)
                 out.append(moved if moved is not i else i.view(i.shape))
         ctx.mark_non_differentiable(*(o for n, o in enumerate(out) if not inputs[n % len(inputs)].requires_grad))
         return tuple(out)
@@ -111,7 +112,7 @@ class Broadcast(Function):
             for copy in range(ctx.copies):
                 grad = grads[copy * count + i]
                 if grad is not None:
-                    grad = grad.to(where)
+                    grad = unasked(grad.to)(where)
                     total = grad if total is None else total + grad
             totals.append(total)
         return None, *totals
@@ -183,9 +184,9 @@ def replicate(network: M, devices: Sequence[Any], detach: bool = False) -> list[
     for n, where in enumerate(devices):
         tensors: dict[int, Any] = {}
         for i, p in enumerate(parameters):
-            tensors[id(p)] = copied[n * len(parameters) + i] if copied is not None else p.detach().to(where)
+            tensors[id(p)] = copied[n * len(parameters) + i] if copied is not None else unasked(p.detach().to)(where)
         for b in buffers:
-            tensors[id(b)] = b if b.device == where else b.detach().to(where)
+            tensors[id(b)] = b if b.device == where else unasked(b.detach().to)(where)
         copies: list[Any] = []
         for module in modules:
             copies.append(module._replicate_for_data_parallel())
@@ -297,7 +298,7 @@ class DataParallel(Module):
         self.output_device = _device(output_device).index if _device(output_device).type == "cuda" else output_device
         self.src_device_obj = found[0]
         if len(found) == 1:
-            self.module.to(self.src_device_obj)
+            unasked(self.module.to)(self.src_device_obj)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self.device_ids:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.autograd.handles import RemovableHandle
 from .._core.errors import warn
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 from .hooks import OfModule
@@ -143,7 +144,7 @@ class Stateful:
                         warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which "
                              "is a no-op. (Did you mean to pass `assign=True`?)")
                     with no_grad():
-                        mine.copy_(given)
+                        unasked(mine.copy_)(given)
             except Exception as error:
                 error_msgs.append(f'While copying the parameter named "{key}", whose dimensions in the model are '
                                   f"{mine.size()} and whose dimensions in the checkpoint are {given.size()}, an "

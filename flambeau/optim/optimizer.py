@@ -20,6 +20,7 @@ from .._core.autograd.tape import GRAD, SEQ
 from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.runtime import caches, capture
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import enable_grad, no_grad, set_grad_enabled
 
@@ -305,8 +306,8 @@ class Optimizer:
             if key == "step":
                 return float(value) if value.numel() == 1 else value
             if p.is_floating_point() and value.is_floating_point():
-                return value.detach().to(p.device, p.dtype, copy=True)
-            return value.detach().to(p.device, copy=True)
+                return unasked(value.detach().to)(p.device, p.dtype, copy=True)
+            return unasked(value.detach().to)(p.device, copy=True)
         if isinstance(value, dict):
             return {k: self._adapted(p, v, k) for k, v in value.items()}
         if isinstance(value, tuple | list):

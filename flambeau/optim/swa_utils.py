@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._core import ops
+from .._core.runtime.asking import unasked
 from ..autograd import no_grad
 from ..nn import Module
 from ..nn.norm import _BatchNorm
@@ -65,7 +66,7 @@ class AveragedModel(Module):
             raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
         self.module = copy.deepcopy(model)
         if device is not None:
-            self.module = self.module.to(device)
+            self.module = unasked(self.module.to)(device)
         self.register_buffer("n_averaged", _ops.tensor(0, device=device))
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
 
@@ -78,7 +79,7 @@ class AveragedModel(Module):
         def held(m: Any) -> list[Any]:
             return [*m.parameters(), *m.buffers()] if self.use_buffers else list(m.parameters())
         ours, theirs = held(self.module), [p.detach() for p in held(model)]
-        theirs = [p.to(a.device) for a, p in zip(ours, theirs, strict=True)]
+        theirs = [unasked(p.to)(a.device) for a, p in zip(ours, theirs, strict=True)]
         if int(self.n_averaged) == 0:
             for a, p in zip(ours, theirs, strict=True):
                 a.detach().copy_(p)
@@ -88,12 +89,12 @@ class AveragedModel(Module):
             average = self.avg_fn or get_swa_avg_fn()
             for a, p in zip(ours, theirs, strict=True):
                 if a.is_floating_point() or a.is_complex():
-                    a.detach().copy_(average(a.detach(), p, self.n_averaged.to(a.device)))
+                    a.detach().copy_(average(a.detach(), p, unasked(self.n_averaged.to)(a.device)))
                 else:
                     a.detach().copy_(p)
         if not self.use_buffers:
             for b, other in zip(self.module.buffers(), model.buffers(), strict=True):
-                b.detach().copy_(other.detach().to(b.device))
+                b.detach().copy_(unasked(other.detach().to)(b.device))
         self.n_averaged += 1
 
 
@@ -113,7 +114,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
         m.momentum = None
     for batch in loader:
         x = batch[0] if isinstance(batch, (list, tuple)) else batch
-        model(x if device is None else x.to(device))
+        model(x if device is None else unasked(x.to)(device))
     for m, momentum in momenta.items():
         m.momentum = momentum
     model.train(was)

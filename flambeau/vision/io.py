@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._core import ops
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 
 _ops: Any = ops
@@ -35,7 +36,7 @@ def write_jpeg(input: Tensor, filename: Any, quality: int = 75) -> None:  # noqa
 
 def _write(image: Any, filename: Any, kind: str, **options: Any) -> None:
     from PIL import Image
-    pixels = image.cpu().permute(1, 2, 0).contiguous().numpy()
+    pixels = unasked(image.cpu)().permute(1, 2, 0).contiguous().numpy()
     Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(filename, kind, **options)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .._core import ops
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 from ..autograd import no_grad
 
@@ -58,7 +59,7 @@ def save_image(tensor: Any, fp: Any, format: str | None = None, **options: Any) 
     """Writes images of values in [0, 1] as one file; `options` are those of `make_grid`."""
     from PIL import Image
     grid: Any = make_grid(tensor, **options)
-    pixels = grid.mul(255).add(0.5).clamp(0, 255).permute(1, 2, 0).to("cpu", grid.new_empty(0, dtype=_uint8()).dtype).numpy()
+    pixels = unasked(grid.mul(255).add(0.5).clamp(0, 255).permute(1, 2, 0).to)("cpu", grid.new_empty(0, dtype=_uint8()).dtype).numpy()
     Image.fromarray(pixels).save(fp, format=format)
 
 

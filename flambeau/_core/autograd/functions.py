@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import hooks
 from ..errors import warn_once
 from ..runtime import caches, memory
+from ..runtime.asking import unasked
 from ..tensor import Tensor, alias, new
 from . import tape
 
@@ -53,7 +54,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                 if g.meta.shape or g.meta.device.type != "cpu":
                     raise hooks.mismatch("backward", [t, g], [t], labels=("output", "gradient"), begins=(
                         f"invalid gradient at index {len(out)} - expected device {t.meta.device} but got {g.meta.device}"))
-                g = g.to(t.meta.device)
+                g = unasked(g.to)(t.meta.device)
             if g.meta.dtype is not t.meta.dtype:
                 g = g.to(t.meta.dtype)
             if not create:

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks
+from ..runtime.asking import of_program, unasked
 from ..tensor import Tensor, alias, wrap
 from . import tape
 from .mode import no_grad
@@ -76,7 +77,7 @@ class Packed:
         pack, self.unpack = pair
         self.node, self.version = t.node, t.store.version
         with no_grad():
-            self.held = pack(t.detach())
+            self.held = of_program(pack)(t.detach())
         self.shares = isinstance(self.held, Tensor) and self.held.store is t.store
         if t.store.version != self.version:
             raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
@@ -86,7 +87,7 @@ class Packed:
     def tensor(self) -> Tensor:
         """The tensor, with the history it had.  Raises TypeError where the hook gives something else."""
         with no_grad():
-            found = self.unpack(self.held)
+            found = of_program(self.unpack)(self.held)
         if not isinstance(found, Tensor):
             raise TypeError(f"Output of saved tensor unpack_hook expected to be a Tensor but got result of type {type(found).__name__}")
         if self.shares:
@@ -216,13 +217,13 @@ class save_on_cpu(saved_tensors_hooks):
             if t.meta.device.type == "cpu":
                 return t.meta.device, t
             if not pin_memory:
-                return t.meta.device, t.cpu()
+                return t.meta.device, unasked(t.cpu)()
             kept = hooks.empty(t.meta.shape, dtype=t.meta.dtype, pin_memory=True)
-            kept.copy_(t, non_blocking=True)
+            unasked(kept.copy_)(t, non_blocking=True)
             return t.meta.device, kept
 
         def unpack(held: Any) -> Tensor:
             to, t = held
-            found: Tensor = t.to(to, non_blocking=pin_memory)
+            found: Tensor = unasked(t.to)(to, non_blocking=pin_memory)
             return found
         super().__init__(pack, unpack)

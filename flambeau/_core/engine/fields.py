@@ -57,6 +57,8 @@ _KNOWN: dict[str, frozenset[Any]] = {
     # what it does with its first operand's memory: its result is a view of it, where it is no copy; the operand itself gets another layout of it; or
     # it does not look at it
     "memory": frozenset(("view", "relaid", "none")),
+    # whether a call of it is the program's word for a copy between devices; or it copies nothing, and calls the program's hooks, which may say so
+    "moves": frozenset((True, "hooks")),
     # whether it writes while it reads, so that `out` must not share memory with an operand ("but itself": but may be one)
     "out_apart": frozenset((True, "but itself")),
 }

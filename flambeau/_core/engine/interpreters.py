@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import forks, hooks
+from ..runtime.asking import asked, saying
 from ..runtime.capture import now
+from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,4 +122,26 @@ class watch(Interpreter):
         self.close()
 
 
-hooks.provide(watch=watch)
+class note_who_asks(Interpreter):
+    """Until `close()`, notes for each thread whether the outermost operation is one by which programs ask for copies (`asking.asked`)."""
+
+    __slots__ = ()
+    apart = False
+
+    def __init__(self) -> None:
+        push(self)
+
+    def sees(self, operation: Operation) -> bool:
+        return fields.of("moves").get(operation.name) != "hooks"
+
+    def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if asked.get() is not None:
+            return function(*args, **kwargs)
+        return saying(operation.name in fields.of("moves"), function, *args, **kwargs)
+
+    def close(self) -> None:
+        """Stops."""
+        pop(self)
+
+
+hooks.provide(watch=watch, note_who_asks=note_who_asks)

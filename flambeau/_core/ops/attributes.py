@@ -537,7 +537,7 @@ has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device ha
  is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
 has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_mps is_nested is_quantized is_sparse is_sparse_csr is_xpu itemsize layout
  output_nr requires_grad retains_grad""", batch="attribute")
-has("backward", memory="none")
+has("backward", memory="none", moves="hooks")
 has("print", sparse="composite")
 has("__contains__ backward data_ptr storage untyped_storage", batch="reads")
 has("detach_ register_hook requires_grad_ retain_grad", batch="same")

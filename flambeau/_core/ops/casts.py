@@ -126,7 +126,7 @@ def _planned(t: Tensor, dev: Any, d: dtype | None, **flags: Any) -> Any:
     return _plan(t, to, d, **flags)
 
 
-to: Callable[..., Tensor] = planned("to", _to, gives="Tensor", kinds={"args": CONSTANT})
+to: Callable[..., Tensor] = planned("to", _to, gives="Tensor", kinds={"args": CONSTANT}, moves=True)
 
 
 def parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[device | None, dtype | None, dict[str, Any]]:
@@ -190,7 +190,7 @@ def _cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_f
     return _planned(self, to, None, non_blocking=bool(non_blocking), memory_format=memory_format)
 
 
-cuda: Callable[..., Tensor] = planned("cuda", _cuda, spaces=(), gives="Tensor")
+cuda: Callable[..., Tensor] = planned("cuda", _cuda, spaces=(), gives="Tensor", moves=True)
 
 
 def _cpu(self: Tensor, memory_format: Any = None) -> Any:
@@ -198,7 +198,7 @@ def _cpu(self: Tensor, memory_format: Any = None) -> Any:
     return _plan(self, resolve("cpu"), memory_format=memory_format)
 
 
-cpu: Callable[..., Tensor] = planned("cpu", _cpu, spaces=(), gives="Tensor")
+cpu: Callable[..., Tensor] = planned("cpu", _cpu, spaces=(), gives="Tensor", moves=True)
 
 
 @op(spaces=(), tangent="first")

@@ -144,7 +144,7 @@ def itself(t: Tensor) -> Tensor:
 contiguous: Callable[..., Tensor] = planned("contiguous", _contiguous, gives="Tensor")
 
 
-@op(name="copy_", batch="pointwise")
+@op(name="copy_", batch="pointwise", moves=True)
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Writes `src` (a number, or a tensor of any type and device, broadcast) into `self`.  Recorded: gradients flow to `src`.
 

@@ -106,7 +106,7 @@ def parse(name: Any) -> tuple[dtype_class, str]:
     raise ValueError(f"invalid type: '{name}' (it takes a torch.dtype, 'torch.FloatTensor', 'torch.cuda.FloatTensor' and their like)")
 
 
-@op(spaces=(), name="type", batch="same", tangent="linear")
+@op(spaces=(), name="type", batch="same", tangent="linear", moves=True)
 def type_(self: Tensor, dtype: str | Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     """The tensor type's name, or, given a dtype, a tensor type or its name, the tensor converted to it."""
     if dtype is None:

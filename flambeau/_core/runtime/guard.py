@@ -7,16 +7,16 @@ import sys
 from contextvars import ContextVar
 from typing import Any
 
-from .. import forks
+from .. import forks, hooks
 from ..errors import TransferError
-from . import dispatch, provenance
+from . import asking, dispatch, provenance
 
 DIRECTIONS = {"host_to_device": "h2d", "device_to_host": "d2h", "device_to_device": "peer"}
 LEVELS = ("allow", "log", "disallow")
-_EXPLICIT = frozenset(("to", "cuda", "cpu", "pin_memory", "type", "device_put"))
 _rules: ContextVar[tuple[tuple[frozenset[str], str, bool], ...]] = ContextVar("transfer_guard", default=())
-_open = 0
+_open = _exempting = 0
 _observer: Any = None
+_noting: Any = None  # the interpreter that notes who asks
 _lock = forks.lock()
 
 
@@ -25,8 +25,9 @@ class transfer_guard:
 
     level: "allow", "log" (a line on stderr for each) or "disallow" (TransferError, before anything is copied).
     direction: "host_to_device", "device_to_host", "device_to_device", or None for all three.  exempt_explicit: what the
-    program writes out as `.to`, `.cuda` or `.cpu` is allowed all the same, so that only hidden copies count (item,
-    printing, indexing, an operation's own).  An inner block's word counts; blocks hold for the thread that opened them.
+    program writes out as `.to`, `.cuda`, `.cpu`, `.type` or `.copy_` (of tensors, modules, storages) is allowed all the
+    same, so that only hidden copies count (item, printing, indexing, an operation's or this package's own).  An inner
+    block's word counts; blocks hold for the thread that opened them.
 
     ``transfer_guard("disallow")`` and ``transfer_guard("host_to_device", "disallow")`` are both understood.
     """
@@ -43,18 +44,29 @@ class transfer_guard:
         self._tokens: list[Any] = []
 
     def __enter__(self) -> transfer_guard:
-        global _open, _observer
+        global _open, _observer, _exempting, _noting
         self._tokens.append(_rules.set((*_rules.get(), self._rule)))
         with _lock:
             _open += 1
             if _observer is None:
                 _observer = dispatch.observe(copies=_check)
+            if self._rule[2]:
+                _exempting += 1
+                asking.listen(1)
+                if _noting is None:
+                    _noting = hooks.note_who_asks()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        global _open, _observer
+        global _open, _observer, _exempting, _noting
         _rules.reset(self._tokens.pop())
         with _lock:
+            if self._rule[2]:
+                _exempting -= 1
+                asking.listen(-1)
+                if not _exempting:
+                    _noting.close()
+                    _noting = None
             _open -= 1
             if not _open and _observer is not None:
                 _observer.close()
@@ -72,7 +84,7 @@ class transfer_guard:
 
 def _check(record: dispatch.Copy) -> None:
     rule = next((r for r in reversed(_rules.get()) if record.direction in r[0]), None)
-    if rule is None or rule[1] == "allow" or (rule[2] and _explicit()):
+    if rule is None or rule[1] == "allow" or (rule[2] and asking.asked.get()):
         return
     way = next(k for k, v in DIRECTIONS.items() if v == record.direction)
     text = f"{way.replace('_', '-')} copy of {record.nbytes} bytes, {record.source} to {record.target}, at {provenance.caller()}"
@@ -82,17 +94,3 @@ def _check(record: dispatch.Copy) -> None:
     raise TransferError(f"transfer_guard: a {text} is not allowed here; move the tensor before the guarded block, or allow it with "
                         "transfer_guard('allow')")
 
-
-def _explicit() -> bool:
-    """Whether the function the program called, the outermost of this package on the stack, is one that says it moves."""
-    package = __name__.split(".")[0]
-    frame: Any = sys._getframe(1)
-    name = ""
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module == package or module.startswith(package + "."):
-            name = frame.f_code.co_name
-        elif name:
-            break
-        frame = frame.f_back
-    return name in _EXPLICIT

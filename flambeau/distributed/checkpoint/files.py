@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..._core import dtypes, ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
 from ..tensor.dtensor import DTensor
@@ -113,7 +114,7 @@ def name_of(path: Sequence[Any]) -> str:
 
 def bytes_of(t: Tensor) -> bytes:
     """A tensor's elements as they lie in memory, contiguous."""
-    flat = t.detach().cpu().contiguous().reshape(-1)
+    flat = unasked(t.detach().cpu)().contiguous().reshape(-1)
     return bytes(flat.view(dtypes.uint8).numpy()) if flat.numel() else b""
 
 
@@ -233,7 +234,7 @@ def read_into(folder: Path, name: str, m: TensorStorageMetadata, t: Any) -> None
             for d, (a, b) in enumerate(zip(low, high)):
                 source = source.narrow(d, a - c.offsets[d], b - a)
                 target = target.narrow(d, a - starts[d], b - a)
-            target.copy_(source.to(target.device))
+            unasked(target.copy_)(unasked(source.to)(target.device))
             filled += source.numel()
     if filled < local.numel():
         raise ValueError(f"{name}: {local.numel() - filled} of {local.numel()} elements of this process are in no file")

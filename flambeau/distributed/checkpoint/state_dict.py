@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..._core import ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
 from ...nn.distributed import DistributedDataParallel
@@ -63,7 +64,7 @@ def _shown(value: Any, options: StateDictOptions) -> Any:
     if isinstance(value, Tensor):
         value = value.detach()
         if options.cpu_offload:
-            value = value.cpu() if not isinstance(value, DTensor) else value.to("cpu")
+            value = unasked(value.cpu)() if not isinstance(value, DTensor) else unasked(value.to)("cpu")
     return value
 
 
@@ -105,7 +106,7 @@ def _received(value: Any, like: Any, options: StateDictOptions) -> Any:
             return distribute_tensor(_sent(whole.to(like.dtype).contiguous()), like.device_mesh, like.placements, src_data_rank=None)
         return distribute_tensor(value.detach(), like.device_mesh, like.placements, src_data_rank=None)
     if options.broadcast_from_rank0 and isinstance(like, Tensor) and like.device.type != "meta":
-        return _sent(value.detach().to(like.device, like.dtype).contiguous() if isinstance(value, Tensor) else ops.empty_like(like))
+        return _sent(unasked(value.detach().to)(like.device, like.dtype).contiguous() if isinstance(value, Tensor) else ops.empty_like(like))
     return value
 
 
@@ -257,7 +258,7 @@ def _skeleton(state: dict[str, Any]) -> dict[str, Any]:
             return {k: bare(v) for k, v in x.items()}
         if isinstance(x, list):
             return [bare(v) for v in x]
-        return _There() if isinstance(x, Tensor) and x.ndim else x.cpu() if isinstance(x, Tensor) else x
+        return _There() if isinstance(x, Tensor) and x.ndim else unasked(x.cpu)() if isinstance(x, Tensor) else x
     told = [bare(state) if _rank() == 0 else None]
     objects.broadcast_object_list(told, 0)
     return state if _rank() == 0 else told[0]  # type: ignore[return-value]
@@ -265,7 +266,7 @@ def _skeleton(state: dict[str, Any]) -> dict[str, Any]:
 
 def _received_plain(value: Any, p: Tensor, options: StateDictOptions) -> Any:
     if options.broadcast_from_rank0 and (isinstance(value, _There) or (isinstance(value, Tensor) and value.ndim)):
-        return _sent(value.to(p.device).contiguous() if isinstance(value, Tensor) else ops.empty_like(p))
+        return _sent(unasked(value.to)(p.device).contiguous() if isinstance(value, Tensor) else ops.empty_like(p))
     return value
 
 

@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..._core.autograd.saved import active, saved_tensors_hooks
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...autograd import is_grad_enabled
 from ...nn.containers import ModuleDict, ModuleList
@@ -265,7 +266,7 @@ def fully_shard(module: Any, *, mesh: DeviceMesh | None = None, reshard_after_fo
     for m in modules:
         for b in m.buffers():
             if b.device.type != mesh.device_type and b.device.type != "meta":
-                b.data = b.data.to(mesh.device_type)
+                b.data = unasked(b.data.to)(mesh.device_type)
     group = Group(named, mesh, policy, shard_placement_fn, isinstance(offload_policy, CPUOffloadPolicy)) if named else None
     for m in modules:
         kind = type(m)

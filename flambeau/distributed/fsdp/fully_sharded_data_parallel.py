@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from ..._core.runtime.asking import unasked
 from ..._core.runtime.device import device as Device
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
@@ -62,7 +63,7 @@ class FullyShardedDataParallel(Module):
         self.sharding_strategy = strategy
         self._state_settings = StateDictSettings()
         if device_id is not None:
-            module.to(Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id))
+            unasked(module.to)(Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id))
         kind = next((p.device.type for p in module.parameters()), "cpu")
         mesh = device_mesh or _mesh(process_group, strategy, kind)
         self.process_group = mesh.get_group(mesh.ndim - 1)
@@ -172,7 +173,7 @@ class FullyShardedDataParallel(Module):
                 t = t.full_tensor() if settings.state_dict_type is StateDictType.FULL_STATE_DICT else \
                     t.to_local() if settings.state_dict_type is StateDictType.LOCAL_STATE_DICT else t
             if not alone:
-                found[name.replace(_INNER, "")] = t.cpu() if settings.state_dict_config.offload_to_cpu else t
+                found[name.replace(_INNER, "")] = unasked(t.cpu)() if settings.state_dict_config.offload_to_cpu else t
         return found
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
@@ -206,7 +207,7 @@ class FullyShardedDataParallel(Module):
                         for w, t in zip(g.members, g.wholes or ()):
                             own = w.piece._local_tensor
                             start = g.shards.rank() * w.rows(g.n)
-                            own.copy_(t.narrow(w.dim, min(start, w.shape[w.dim]), own.shape[w.dim]))
+                            unasked(own.copy_)(t.narrow(w.dim, min(start, w.shape[w.dim]), own.shape[w.dim]))
                     g.drop()
 
     @staticmethod

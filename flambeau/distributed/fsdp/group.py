@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..._core import ops
 from ..._core.autograd import tape
 from ..._core.autograd.function import Function
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor, alias
 from ...autograd import is_grad_enabled, no_grad
 from ...nn.parameter import Parameter
@@ -100,7 +101,7 @@ class Group:
             size, start = Shard.local_shard_size_and_offset(local.shape[dim], self.n, self.shards.rank())
             with no_grad():
                 own = local.detach().narrow(dim, start, size).clone()
-                own = own.cpu() if offload else own.to(mesh.device_type) if own.device.type not in ("meta", mesh.device_type) else own
+                own = unasked(own.cpu)() if offload else unasked(own.to)(mesh.device_type) if own.device.type not in ("meta", mesh.device_type) else own
             piece = Parameter(make(own.contiguous(), whole_mesh, placed, tuple(p.shape)), p.requires_grad)
             self.members.append(Whole(places, tuple(local.shape), dim, piece, outer))
         self._show([w.piece for w in self.members])
@@ -132,7 +133,7 @@ class Group:
             for i, p in enumerate(pieces):
                 kinds.setdefault(self.policy.param_dtype if p.dtype.is_floating_point and self.policy.param_dtype else p.dtype, []).append(i)
             for d, members in kinds.items():
-                flat = ops.cat([self._row(self.members[i], pieces[i]._local_tensor.detach().to(self.mesh.device_type, d)) for i in members])
+                flat = ops.cat([self._row(self.members[i], unasked(pieces[i]._local_tensor.detach().to)(self.mesh.device_type, d)) for i in members])
                 buffer = flat.new_empty((self.n, flat.numel()))
                 rooms.append((members, buffer, collectives.all_gather_into_tensor(buffer.view(-1), flat, self.shards, async_op=True)))
         self.pending = rooms
@@ -237,7 +238,7 @@ class Group:
                         found[i] = part
                     else:
                         self.partial[i], found[i] = part, None
-        return [None if g is None else g.to(w.piece._local_tensor.device, w.piece.dtype).contiguous() for g, w in zip(found, self.members)]
+        return [None if g is None else unasked(g.to)(w.piece._local_tensor.device, w.piece.dtype).contiguous() for g, w in zip(found, self.members)]
 
 
 class _Gather(Function):

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..._core.dtypes import float32
 from ..._core.ops import zeros
+from ..._core.runtime.asking import unasked
 from ...amp.grad_scaler import GradScaler
 from .. import collectives, world
 
@@ -22,7 +23,7 @@ class ShardedGradScaler(GradScaler):
         found = super()._unscale(optimizer, refuse_half)
         if not world.is_initialized():
             return found
-        bad = sum((f.to(float32).sum().cpu() for f in found), zeros(()))
-        where = bad.to("cuda") if world.get_backend(self.process_group) == "nccl" else bad
+        bad = sum((unasked(f.to(float32).sum().cpu)() for f in found), zeros(()))
+        where = unasked(bad.cuda)() if world.get_backend(self.process_group) == "nccl" else bad
         collectives.all_reduce(where, collectives.ReduceOp.MAX, self.process_group)
-        return [f | (where > 0).to(f.device) for f in found] or [where > 0]
+        return [f | unasked((where > 0).to)(f.device) for f in found] or [where > 0]  # type: ignore[arg-type]  # of several signatures, mypy takes the first

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..._core import ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...autograd import enable_grad, no_grad
 from ...optim.optimizer import Optimizer
@@ -93,7 +94,7 @@ class ZeroRedundancyOptimizer(Optimizer):
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Brings the whole state to process `to`, where `state_dict` gives it; all call it."""
         numbers = self._numbers()
-        mine = {numbers[id(p)]: {k: v.detach().cpu() if isinstance(v, Tensor) else v for k, v in values.items()}
+        mine = {numbers[id(p)]: {k: unasked(v.detach().cpu)() if isinstance(v, Tensor) else v for k, v in values.items()}
                 for p, values in self.optim.state.items() if id(p) in numbers}
         found: list[Any] = [None] * self.world_size
         root = world.member(self.process_group, to, "to")

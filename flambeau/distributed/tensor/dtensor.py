@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..._core import tensor as tensors
+from ..._core.runtime.asking import unasked
 from ..._core.runtime.device import device as Device
 from ..._core.tensor import Tensor, _new
 from ...autograd import no_grad
@@ -426,7 +427,7 @@ def distribute_tensor(tensor: Tensor, device_mesh: DeviceMesh | None = None, pla
     if any(p.is_partial() for p in placed):
         raise RuntimeError("distribute_tensor: Partial() is what operations give; distribute by Shard and Replicate")
     if tensor.device.type not in (mesh.device_type, "meta"):
-        tensor = tensor.detach().to(mesh.device_type).requires_grad_(tensor.requires_grad)
+        tensor = unasked(tensor.detach().to)(mesh.device_type).requires_grad_(tensor.requires_grad)
     with no_grad():
         whole = tensor.detach()
         if src_data_rank is not None and whole.device.type != "meta" and mesh.get_coordinate() is not None and mesh.size() > 1:

@@ -6,6 +6,7 @@ from collections import namedtuple
 from typing import Any
 
 from ..._core import ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from .promotion import axes, together
 
@@ -152,9 +153,9 @@ _Inverse = namedtuple("unique_inverse_result", "values inverse_indices")  # type
 def _distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, places of first occurrence, for each element its value's place, counts.  Each NaN is a value of its own."""
     import numpy as np
-    values, first, inverse, counts = np.unique(x.detach().cpu().numpy(), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    values, first, inverse, counts = np.unique(unasked(x.detach().cpu)().numpy(), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     there = x.meta.device
-    found = [ops.from_numpy(np.array(a)).to(there) for a in (values, first, inverse.reshape(tuple(x.meta.shape)), counts)]
+    found = [unasked(ops.from_numpy(np.array(a)).to)(there) for a in (values, first, inverse.reshape(tuple(x.meta.shape)), counts)]
     return found[0], found[1], found[2], found[3]
 
 

@@ -18,6 +18,7 @@ from ..._core.ops.checks import of_kinds
 from ..._core.ops.copies import cast_program, laid_as
 from ..._core.ops.windows import added_up
 from ..._core.runtime import caches
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor, meta, new
 from ...autograd import no_grad
 from ..parameter import Parameter
@@ -169,7 +170,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
             out, size, b, a = out.narrow(d, start, stop - start), stop - start, max(b, 0), max(a, 0)  # what is left is what comes round
         where = _source_indices(mode, size, b, a) if min(b, a) >= 0 else _source_indices(
             mode, size, max(b, 0), max(a, 0))[start:len(range(-max(b, 0), size + max(a, 0))) - max(-a, 0)]
-        out = out.index_select(d, ops.from_numpy(np.ascontiguousarray(where)).to(input.device))
+        out = out.index_select(d, unasked(ops.from_numpy(np.ascontiguousarray(where)).to)(input.device))
     return out if out is not input else input.clone()
 
 

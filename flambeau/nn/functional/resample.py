@@ -19,6 +19,7 @@ from ..._core.ops.copies import laid_as
 from ..._core.ops.memory_format import contiguous_format
 from ..._core.ops.resampling import grid_places, resized, sampled
 from ..._core.runtime import caches, capture
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Meta
 from ...autograd import no_grad
 from .lazy_functional import F
@@ -65,7 +66,7 @@ def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool) ->
 
 def _weights(values: Array, like: Any) -> Any:
     """Weights in the type and on the device of the image; single precision but for an image in double."""
-    return ops.from_numpy(values if like.dtype is dtypes.float64 else values.astype(np.float32)).to(like.device, like.dtype)
+    return unasked(ops.from_numpy(values if like.dtype is dtypes.float64 else values.astype(np.float32)).to)(like.device, like.dtype)
 
 
 _kept: dict[Any, Any] = caches.cache(globals(), "_kept")
@@ -79,8 +80,8 @@ def _kept_taps(mode: str, n_in: int, n_out: int, scale: float | None, align: boo
         pairs = _taps(mode, n_in, n_out, scale, align)
         wide = dtype is dtypes.float64
         with no_grad():
-            found = (tuple([ops.from_numpy(where).to(device) for where, _ in pairs]),
-                     tuple([ops.from_numpy(w if wide else w.astype(np.float32)).to(device, dtype) for _, w in pairs if w is not None]))
+            found = (tuple([unasked(ops.from_numpy(where).to)(device) for where, _ in pairs]),
+                     tuple([unasked(ops.from_numpy(w if wide else w.astype(np.float32)).to)(device, dtype) for _, w in pairs if w is not None]))
         caches.keep(_kept, key, found)
     elif capture.active:
         for t in (*found[0], *found[1]):
@@ -291,7 +292,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         axes.append(line if align_corners else line * (s - 1) / s)
     mesh = np.meshgrid(*axes, indexing="ij")
     base = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(-1, n + 1)
-    points = ops.from_numpy(base).to(theta.device, theta.dtype)
+    points = unasked(ops.from_numpy(base).to)(theta.device, theta.dtype)
     return points.matmul(theta.transpose(1, 2)).reshape(theta.shape[0], *spatial, n)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..._core import ops
 from ..._core.errors import warn
 from ..._core.ops import foreach as _foreach
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...autograd import no_grad
 
@@ -33,7 +34,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
         norms = _foreach.norms(tensors, norm_type)
         if norms is None:
             where = tensors[0].device
-            each = [t.norm(norm_type).to(where) for t in tensors]
+            each = [n if (n := t.norm(norm_type)).device == where else unasked(n.to)(where) for t in tensors]
             norms = each[0] if len(each) == 1 else ops.stack(each)
         total = norms.norm(norm_type) if norms.dim() else norms
     if error_if_nonfinite and not math.isfinite(float(total)):
@@ -51,7 +52,7 @@ def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Any, for
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         if grads and not _foreach.scale(grads, factor):
             for grad in grads:
-                grad.mul_(factor.to(grad.device))
+                grad.mul_(factor if factor.device == grad.device else unasked(factor.to)(grad.device))
 
 
 def clip_grad_norm_(parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 
 
@@ -120,7 +121,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
     sorted_indices = None
     if not enforce_sorted:
         lengths, sorted_indices = lengths.sort(descending=True)
-        sorted_indices = sorted_indices.to(input.device)
+        sorted_indices = unasked(sorted_indices.to)(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
     counts = [int(n) for n in lengths.tolist()]
     steps = input.transpose(0, 1) if batch_first else input
@@ -173,7 +174,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     lengths = ops.tensor([sum(s > n for s in sizes) for n in range(sizes[0])], dtype=dtypes.int64, device="cpu")
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices.cpu()]
+        lengths = lengths[unasked(sequence.unsorted_indices.cpu)()]
     return (padded.transpose(0, 1) if batch_first else padded), lengths
 
 

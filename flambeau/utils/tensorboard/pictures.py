@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ..._core.runtime.asking import unasked
+
 
 def array(x: Any) -> np.ndarray:
     """A NumPy array of a tensor of any device, an array, a number or a list."""
     if hasattr(x, "detach"):
-        x = x.detach().cpu()
+        x = unasked(x.detach().cpu)()
         if x.dtype.name == "bfloat16":  # NumPy has no such type
             x = x.float()
         x = x.numpy()

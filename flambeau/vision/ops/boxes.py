@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core import ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 
 _ops: Any = ops
@@ -29,7 +30,7 @@ def box_iou(boxes1: Any, boxes2: Any) -> Tensor:
 def nms(boxes: Any, scores: Any, iou_threshold: float) -> Tensor:
     """Positions of the boxes kept, best first: each drops the later ones that overlap it by more than the threshold."""
     order = scores.argsort(descending=True).tolist()
-    overlap = box_iou(boxes, boxes).cpu().numpy()
+    overlap = unasked(box_iou(boxes, boxes).cpu)().numpy()
     kept: list[int] = []
     for i in order:
         if all(overlap[i, k] <= iou_threshold for k in kept):

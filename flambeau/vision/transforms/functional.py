@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._core import dtypes, ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from ...nn import functional as F
 
@@ -107,7 +108,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
         if pic.meta.dtype.is_floating_point and mode != "F":
             t: Any = pic
             pic = t.mul(255).to(dtypes.uint8)
-        values = pic.detach().cpu().numpy()  # type: ignore[attr-defined, unused-ignore]
+        values = unasked(pic.detach().cpu)().numpy()  # type: ignore[attr-defined, unused-ignore]
         values = values if values.ndim == 2 else values.transpose(1, 2, 0)
     elif isinstance(pic, np.ndarray):
         values = pic

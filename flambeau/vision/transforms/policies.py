@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from . import functional as F
 from . import values as V
@@ -212,8 +213,8 @@ class AugMix(_Policy):
         fill = self._fill(img)
         batch = img.reshape(1, *img.shape) if img.dim() == 3 else img
         first = [batch.shape[0]] + [1] * (batch.dim() - 1)
-        kept = self._weights(self.alpha, (batch.shape[0], 2)).to(img.device)
-        weights = self._weights(self.alpha, (batch.shape[0], self.mixture_width)).to(img.device) * kept[:, 1:]
+        kept = unasked(self._weights(self.alpha, (batch.shape[0], 2)).to)(img.device)
+        weights = unasked(self._weights(self.alpha, (batch.shape[0], self.mixture_width)).to)(img.device) * kept[:, 1:]
         mixed = kept[:, 0].reshape(first) * batch
         for i in range(self.mixture_width):
             chain = batch

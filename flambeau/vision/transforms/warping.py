@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._core import dtypes, ops
+from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
 from .functional import InterpolationMode, _check, _filter, _sampled, five_crop, get_image_size, hflip, pil_to_tensor, to_pil_image, vflip
 
@@ -54,7 +55,7 @@ def elastic_transform(img: Any, displacement: Any, interpolation: Any = Interpol
     ends = [((1 - n) / n, (n - 1) / n, n) for n in (height, width)]
     ys, xs = _ops.meshgrid(*[_ops.linspace(low, high, n, device=x.device) for low, high, n in ends], indexing="ij")
     where: Any = displacement
-    made = _sampled(x, _ops.stack([xs, ys], -1).unsqueeze(0) + where.to(x.device), interpolation, fill)
+    made = _sampled(x, _ops.stack([xs, ys], -1).unsqueeze(0) + unasked(where.to)(x.device), interpolation, fill)
     return to_pil_image(made, img.mode) if pil else made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...._core import ops
+from ...._core.runtime.asking import unasked
 from ...._core.runtime.generators import Generator
 from ... import collectives, world
 from .default_hooks import allreduce_hook
@@ -66,7 +67,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
         q = state.q_memory.get((index, k)) if state.warm_start else None
         if q is None or q.shape != (matrix.shape[1], rank):
             made = Generator().manual_seed(state.random_seed + state.iter * (not state.warm_start) + 7919 * k)
-            q = ops.randn(matrix.shape[1], rank, generator=made, dtype=matrix.dtype).to(matrix.device)
+            q = unasked(ops.randn(matrix.shape[1], rank, generator=made, dtype=matrix.dtype).to)(matrix.device)
         p = matrix @ q
         collectives.all_reduce(p, group=g)
         p = p.qr()[0]
