@@ -114,7 +114,9 @@ def public(lib: Any, other: Any) -> Iterator[tuple[str, str, Any]]:
                 continue  # the function is the line
             functions.update([name] if space == "torch" else [])
             # a function of nn.functional that PyTorch writes in Python costs it more than torch's own of the same name: both are lines
-            mark = (id(function), space == "nn.functional" and hasattr(getattr(theirs, name, None), "__code__"))
+            # (of an operation of ours that both namespaces name, two functions)
+            which = getattr(getattr(function, "__operation__", None), "body", function)
+            mark = (id(which), space == "nn.functional" and hasattr(getattr(theirs, name, None), "__code__"))
             if mark not in seen:
                 seen.add(mark)
                 yield space, name, function
