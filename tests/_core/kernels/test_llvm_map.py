@@ -145,6 +145,26 @@ def test_bfloat16_rounds_to_nearest_even_and_keeps_denormals_and_nan() -> None:
     both(Map((E.cast(E.input(0, float32), bfloat16),), (float32,)), x.shape, [x])
 
 
+def test_what_bfloat16_holds_is_not_rounded_again() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16)
+    y = np.random.default_rng(3).permutation(x)
+    a, b = (E.input(k, bfloat16) for k in (0, 1))
+    wide = [E.cast(e, float32) for e in (a, b)]
+    for one, other in ((a, b), wide):
+        made = (-one, abs(one), E.copysign(one, other), E.floor(one), E.ceil(one), E.round_(one), E.trunc(one), E.maximum(one, other),
+                E.minimum(-one, other), E.where(E.compare("gt", one, other), one, abs(other)))
+        for e in made:
+            both(Map((E.cast(e, bfloat16),), (bfloat16, bfloat16)), x.shape, [x, y])
+    # numbers that it does not hold, an infinity for it, and one that holds
+    for number in (0.1, 1e300, -3.0, np.inf, np.nan, 1 + 2 ** -8):
+        clamped = E.where(E.compare("gt", wide[0], wide[1]), wide[0], E.const(number, float32))
+        both(Map((E.cast(clamped, bfloat16), E.cast(-E.maximum(clamped, wide[1]), bfloat16)), (bfloat16, bfloat16)), x.shape, [x, y])
+    small = np.arange(256, dtype=np.uint8)
+    for d in (uint8, int8, bool_):
+        values_ = small if d is uint8 else small.view(np.int8) if d is int8 else small > 9
+        both(Map((E.cast(E.input(0, d), bfloat16), E.cast(-E.cast(E.input(0, d), float32), bfloat16)), (d,)), small.shape, [values_])
+
+
 @pytest.mark.parametrize("d", REAL, ids=str)
 @pytest.mark.parametrize("op", sorted(E.COMPARE))
 def test_comparisons(d: dtype, op: str) -> None:

@@ -27,8 +27,12 @@ def cast(em: Emitter, v: str, source: dtype, target: dtype, lanes: int) -> str:
         if source is float16:
             v, source, zero = cast(em, v, float16, float32, lanes), float32, constant(0, float32, lanes)
         return em.op(f"{'fcmp une' if source.kind == 'f' else 'icmp ne'} {ty(source, lanes)} {v}, {zero}")
+    if target is bfloat16 and source is bool_:
+        one, zero = (constant(n, bfloat16, lanes) for n in (1, 0))
+        return em.op(f"select {vec('i1', lanes)} {v}, {vec('i16', lanes)} {one}, {vec('i16', lanes)} {zero}")
     if target is bfloat16:
-        return _to_bfloat16(em, cast(em, v, source, float32, lanes), lanes)
+        wide = cast(em, v, source, float32, lanes)
+        return cut(em, wide, lanes) if source.kind in "ui" and source.itemsize == 1 else _to_bfloat16(em, wide, lanes)
     a, b = ty(source, lanes), ty(target, lanes)
     if source.kind == "f":
         if target.kind == "f":
@@ -52,6 +56,13 @@ def _from_bfloat16(em: Emitter, v: str, lanes: int) -> str:
     wide = em.op(f"zext {vec('i16', lanes)} {v} to {vec('i32', lanes)}")
     high = em.op(f"shl {vec('i32', lanes)} {wide}, {splat('16', 'i32', lanes)}")
     return em.op(f"bitcast {vec('i32', lanes)} {high} to {vec('float', lanes)}")
+
+
+def cut(em: Emitter, v: str, lanes: int) -> str:
+    """A float32 value that bfloat16 holds as it is, in bfloat16; NaN keeps its sign."""
+    bits = em.op(f"bitcast {vec('float', lanes)} {v} to {vec('i32', lanes)}")
+    top = em.op(f"lshr {vec('i32', lanes)} {bits}, {splat('16', 'i32', lanes)}")
+    return em.op(f"trunc {vec('i32', lanes)} {top} to {vec('i16', lanes)}")
 
 
 def _to_bfloat16(em: Emitter, v: str, lanes: int) -> str:

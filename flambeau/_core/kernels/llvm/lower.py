@@ -1,18 +1,19 @@
 """Expressions as vector IR: one value for each node, for any number of lanes.
 
 `lower` walks expressions of real types and asks its caller for the leaves.  Transcendental functions come from
-`functions.emit`.  float16 and bfloat16 are computed in float32 and rounded after every operation.
+`functions.emit`.  float16 and bfloat16 are computed in float32 and rounded after every operation, bfloat16 only where that may change the value.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from ...dtypes import bfloat16, bool_, float16, float32
 from ..expr import COMPARE, walk
 from ..loops.walk import FUNCTIONS
-from .casts import cast
-from .emit import base, constant, ty, vec
+from .casts import cast, cut
+from .emit import base, constant, splat, ty, vec
 from .integers import integer
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
 _FLOAT_COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+# of numbers that bfloat16 holds these give such numbers: whole numbers beside one have no more digits than it has
+_SIGNS = frozenset(("neg", "abs", "copysign"))
+_HELD = _SIGNS | frozenset(("floor", "ceil", "round", "trunc", "maximum", "minimum"))
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_INTRINSIC = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven",
                     "trunc": "trunc", "copysign": "copysign"}
@@ -49,6 +53,9 @@ def _all(em: Emitter, nodes: list[Expr], roots: Iterable[Expr], lanes: int, leaf
     apart = {e for side in sides.values() for e in side}
     for e in nodes:
         if e in apart:
+            continue
+        if _is_sign(e):
+            known[e] = _sign(em, e.args[0].op, [known[a.args[0]] for a in e.args[0].args], lanes)
             continue
         args = [known[a] if (e, k) not in sides else _side(em, e, k, sides[e, k], lanes, leaf, known) for k, a in enumerate(e.args)]
         known[e] = leaf(e, args) if e.op in LEAVES else _node(em, e, args, lanes)
@@ -115,6 +122,8 @@ def _node(em: Emitter, e: Expr, args: list[str], lanes: int) -> str:
         return constant(e.value, e.dtype, lanes)
     source = e.args[-1].dtype
     if e.op == "cast":
+        if e.dtype is bfloat16 and source is float32 and _held(e.args[0]):
+            return cut(em, args[0], lanes)
         return cast(em, args[0], source, e.dtype, lanes)
     if e.op == "where":
         t = ty(e.dtype, lanes)
@@ -130,11 +139,61 @@ def _node(em: Emitter, e: Expr, args: list[str], lanes: int) -> str:
     return apply(em, e.op, source, lanes, args)
 
 
+def _is_sign(e: Expr) -> bool:
+    """Whether a node does nothing to bfloat16 numbers but to their signs."""
+    return e.op == "cast" and e.dtype is bfloat16 and e.args[0].op in _SIGNS and all(
+        a.op == "cast" and a.args[0].dtype is bfloat16 for a in e.args[0].args)
+
+
+def _sign(em: Emitter, op: str, args: list[str], lanes: int) -> str:
+    """neg, abs and copysign of bfloat16 numbers, by their bits."""
+    t = ty(bfloat16, lanes)
+    sign, rest = (splat(n, "i16", lanes) for n in ("-32768", "32767"))
+    if op == "neg":
+        return em.op(f"xor {t} {args[0]}, {sign}")
+    size = em.op(f"and {t} {args[0]}, {rest}")
+    return size if op == "abs" else em.op(f"or {t} {size}, {em.op(f'and {t} {args[1]}, {sign}')}")
+
+
+def _held(e: Expr) -> bool:
+    """Whether bfloat16 holds every value of a float32 expression as it is."""
+    pending, seen = [e], set()
+    while pending:
+        n = pending.pop()
+        if n in seen:
+            continue
+        seen.add(n)
+        if n.op == "cast":
+            source = n.args[0].dtype
+            if source is not bfloat16 and not (source.kind in "bui" and source.itemsize == 1):
+                return False
+        elif n.op == "const":
+            if not _is_short(float(n.value.real)):
+                return False
+        elif n.op == "where" or n.op in _HELD:
+            pending += n.args[1:] if n.op == "where" else n.args
+        else:
+            return False
+    return True
+
+
+def _is_short(x: float) -> bool:
+    """Whether bfloat16 holds what float32 makes of a number."""
+    try:
+        return not struct.unpack("<I", struct.pack("<f", x))[0] & 0xFFFF
+    except OverflowError:  # infinity
+        return True
+
+
 def apply(em: Emitter, op: str, d: dtype, lanes: int, args: list[str]) -> str:
     """One primitive of operands of type `d` (comparisons give i1)."""
+    if d is bfloat16 and op in _SIGNS:
+        return _sign(em, op, args, lanes)
     if d is float16 or d is bfloat16:
         wide = [cast(em, a, d, float32, lanes) for a in args]
         result = apply(em, op, float32, lanes, wide)
+        if d is bfloat16 and op in _HELD:
+            return cut(em, result, lanes)
         return result if op in COMPARE else cast(em, result, float32, d, lanes)
     return _floating(em, op, d, lanes, args) if d.kind == "f" else integer(em, op, d, lanes, args)
 
