@@ -80,14 +80,14 @@ def _op(op: Any, t: Tensor, name: str) -> tuple[RedOpType, str, Any]:
 class Work:
     """A collective that was begun with `async_op=True`."""
 
-    def __init__(self, group: ProcessGroup | None = None, job: Job | None = None, event: Any = None, result: Any = None, message: bool = False) -> None:
-        self._group, self._job, self._event, self._result, self._message = group, job, event, result, message
+    def __init__(self, group: ProcessGroup | None = None, job: Job | None = None, event: Any = None, result: Any = None) -> None:
+        self._group, self._job, self._event, self._result = group, job, event, result
         self._after: list[Callable[[], None]] = []
 
     def __del__(self) -> None:
         job = self.__dict__.get("_job")
-        if job is not None and self._message and self._group is not None and not job.done.is_set():
-            self._group.host.adopt(job)
+        if job is not None and self._group is not None:
+            job.let_go(self._group.host)
 
     def wait(self, timeout: Any = None) -> bool:
         """Waits until it is done: on a GPU the current stream does, the host goes on.  True.  Raises what went wrong."""
@@ -97,10 +97,7 @@ class Work:
             if self._job is not None and self._job.error is not None:
                 raise self._job.error
         elif self._job is not None and self._group is not None:
-            if self._message:
-                self._group.host.complete(self._job, limit)
-            else:
-                self._group.host.wait(self._job, limit)
+            self._job.finish(self._group.host, limit)
         after, self._after = self._after, []
         for call in after:
             call()
@@ -112,7 +109,7 @@ class Work:
             return bool(self._event.query())
         if self._job is None or self._job.done.is_set():
             return True
-        if self._message and self._job.request is not None and self._job.request.test():
+        if self._job.at_hand():
             self.wait()
         return self._job.done.is_set()
 

@@ -53,6 +53,17 @@ class Job:
         self.done = threading.Event()
         self.request: Request | None = None
 
+    def finish(self, lane: Lane, timeout: float | None) -> None:
+        """Waits until it is done; raises what went wrong."""
+        lane.wait(self, timeout)
+
+    def at_hand(self) -> bool:
+        """Whether nothing but `finish` is left to do, and that at once."""
+        return False
+
+    def let_go(self, lane: Lane) -> None:
+        """Nobody will wait for it: the worker carries it out all the same."""
+
 
 class Message(Job):
     """A job between two ranks' hosts.  out: this one sends.  peer: the other's number in the group, None for whoever sends.  word: the sender's clock,
@@ -65,6 +76,16 @@ class Message(Job):
         self.out, self.peer, self.tag, self.nbytes = out, peer, tag, nbytes
         self.word = np.zeros(1, np.int64)
         self.told: Request | None = None
+
+    def finish(self, lane: Lane, timeout: float | None) -> None:
+        lane.complete(self, timeout)
+
+    def at_hand(self) -> bool:
+        return self.request is not None and self.request.test()
+
+    def let_go(self, lane: Lane) -> None:
+        if not self.done.is_set():
+            lane.adopt(self)
 
 
 class Exchange:
@@ -118,7 +139,7 @@ class Lane:
         self._lock = threading.Lock()
         self._own = np.zeros(3, np.int64)
         self._hashes: dict[str, int] = {}
-        self._left_alone: list[Job] = []  # messages that nobody waits for: their memory is MPI's until they are gone
+        self._left_alone: list[Message] = []  # messages that nobody waits for: their memory is MPI's until they are gone
 
     # ------------------------------------------------------------------------------------------------ carrying out
     def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "",
@@ -178,7 +199,7 @@ class Lane:
                 job.told = self._checking.receive(at, 8, peer, tag)
         return job
 
-    def complete(self, job: Job, timeout: Any = None) -> None:
+    def complete(self, job: Message, timeout: float | None = None) -> None:
         """Waits for a message."""
         request = job.request
         if request is not None and not job.done.is_set():
@@ -187,8 +208,7 @@ class Lane:
 
             def arrives() -> None:
                 self.until(job, request, timeout)
-                if isinstance(job, Message):
-                    self._word_of(job, request, timeout)
+                self._word_of(job, request, timeout)
             self._seen(job, arrives)
             job.done.set()
             if clock is not None:
@@ -196,14 +216,13 @@ class Lane:
             if job.after is not None:
                 job.after()
 
-    def adopt(self, job: Job) -> None:
+    def adopt(self, job: Message) -> None:
         """Keeps a message's memory, for which nobody will wait any more."""
         self._left_alone.append(job)
 
     def _let_go(self) -> None:
         for job in self._left_alone[:]:
-            told = job.told if isinstance(job, Message) else None
-            if (job.request is None or job.request.test()) and (told is None or told.test()):
+            if (job.request is None or job.request.test()) and (job.told is None or job.told.test()):
                 self._left_alone.remove(job)
 
     def _word_of(self, job: Message, request: Request, timeout: Any) -> None:

@@ -42,7 +42,7 @@ def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 
     nbytes = packed.nbytes
     job = g.host.begin(f"send({t.dtype}, {t.numel()} elements, to {g._ranks[to]})", lambda comm: comm.send(packed.data_ptr(), nbytes, to, tag),
                        True, to, tag, nbytes)
-    return Work(g, job, None, [packed], message=True)
+    return Work(g, job, None, [packed])
 
 
 def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> Work | None:
@@ -64,7 +64,7 @@ def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 
                        lambda comm: comm.receive(packed.data_ptr(), nbytes, source, tag), False, source, tag, nbytes)
     if packed.data_ptr() != t.data_ptr():
         job.after = lambda: _hand_back(t, packed)
-    return Work(g, job, None, [tensor], message=True)
+    return Work(g, job, None, [tensor])
 
 
 def _by_nccl(g: ProcessGroup, peer: int, some: Sequence[tuple[bool, Tensor]]) -> Work:

@@ -201,3 +201,27 @@ def test_right_inverses_keep_the_type():
     with pytest.raises(ValueError, match="must have the same dtype"):
         parametrize.register_parametrization(net, "weight", ToBool())
     assert len(net.parametrizations.weight) == 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["the first", "one more"])
+def test_a_parametrization_keeps_shape_and_type(after):
+    class Of(nn.Module):
+        def __init__(self, f):
+            super().__init__()
+            self.f = f
+
+        def forward(self, x):
+            return self.f(x)
+    flag, was, now = "`unsafe` flag", "unparametrized ", "parametrized "
+    if after:
+        flag, was, now = f"the {flag}", "module.weight.", "parametrization(module.weight)."
+    begins = "Registering a parametrization may not change the {} of the tensor, unless " + flag + " is enabled.\n"
+    for f, told in ((lambda x: x.double(), begins.format("dtype") + f"{was}dtype: torch.float32\n{now}dtype: torch.float64"),
+                    (lambda x: x.reshape(-1), begins.format("shape") + f"{was}shape: torch.Size([3, 2])\n{now}shape: torch.Size([6])"),
+                    (lambda x: 1, "A parametrization must return a tensor. Got int.")):
+        net = nn.Linear(2, 3)
+        if after:
+            parametrize.register_parametrization(net, "weight", nn.Identity())
+        with pytest.raises(ValueError) as caught:
+            parametrize.register_parametrization(net, "weight", Of(f))
+        assert str(caught.value) == told

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import no_room
 from ..kernels import host_values, native
 from ..kernels.calls import NEW, Block, Made
 from ..kernels.llvm import sequence
 from ..runtime import caches
 from ..tensor import Meta, Tensor
-from .plans import CALLS
+from .plans import CALLS, Compose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,25 @@ def _loaded() -> None:
 
 
 _waiting: list[dict[str, Any]] = []  # namespaces that have Python's `layout` and `size`
+
+
+def with_room(plan: Taken | Compose, operation: str) -> None:
+    """Has the operation's error raised where NumPy, by which such plans read data, has no room: the one place that does so, as errors of a plan's call
+    are no longer the engine's."""
+    python = plan.general if isinstance(plan, Taken) else plan.run
+
+    def told(*given: Any) -> Any:
+        try:
+            return python(*given)
+        except (MemoryError, ValueError) as error:
+            full = no_room(operation, error)
+            if full is None:
+                raise
+            raise full from None
+    if isinstance(plan, Taken):
+        plan.general = told
+    else:
+        plan.run = told
 
 
 class Taken:

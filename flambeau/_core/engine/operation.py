@@ -396,6 +396,8 @@ class Operation:
                     if self.learner is not None and not asked:
                         self.learner.note(values)
                     return made
+                if DATA in self._signature().kinds.values() and type(made) in (Compose, data.Taken):
+                    data.with_room(made, self.name)
                 with preparing():
                     run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
                 if key is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from ..engine.data import Taken
 from ..engine.fields import has
 from ..engine.fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Held, Plan
-from ..errors import no_room, warn, warn_once
+from ..errors import warn, warn_once
 from ..kernels import host_values
 from ..kernels.calls import NEW, ON_ARRAY, ON_BUFFER
 from ..runtime import caches, capture, dispatch, gpus
@@ -286,28 +285,11 @@ def _new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = Non
 planned("new_empty_strided", _new_empty_strided, spaces=(), kinds={"device": PLACE}, gives="Tensor", unfilled=True)
 
 
-def _by_numpy(name: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """For a function that a plan calls: where NumPy has no room, that is the operation's error, as it is a body's."""
-    def around(general: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        @wraps(general)
-        def told(*given: Any) -> Tensor:
-            try:
-                return general(*given)
-            except (MemoryError, ValueError) as error:
-                full = no_room(name, error)
-                if full is None:
-                    raise
-                raise full from None
-        return told
-    return around
-
-
 def _new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """`tensor(data)` with this one's type and device unless given."""
     m = self.meta
     d, dev = dtype or m.dtype, m.device if device is None else device
 
-    @_by_numpy("new_tensor")
     def general(_: Tensor, data: Any) -> Tensor:
         return _tensor_of(data, d, dev, requires_grad)
     return _of_numbers(data, general, d, dev, requires_grad, at=1)
@@ -512,7 +494,6 @@ def _of_storage(data: Any, dtype: Any, device: Any) -> Tensor:
 
 def _tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Any:
     """A new tensor with a copy of `data`: a number, nested sequences, a NumPy array, or a tensor (with a warning)."""
-    @_by_numpy("tensor")
     def general(data: Any) -> Tensor:
         return _tensor_of(data, dtype, device, requires_grad, pin_memory)
     if isinstance(data, np.ndarray) and not pin_memory:
@@ -634,7 +615,6 @@ from_numpy: Callable[..., Tensor] = _registered("from_numpy", _from_numpy, {"nda
 
 def _as_tensor(data: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     """`data` as a tensor, sharing memory where type and device allow: a tensor as it is, a NumPy array through `from_numpy`."""
-    @_by_numpy("as_tensor")
     def general(data: Any) -> Tensor:
         return _tensor_from(data, dtype, device)
     if isinstance(data, np.ndarray):
@@ -673,7 +653,6 @@ as_tensor: Callable[..., Tensor] = _registered("as_tensor", _as_tensor, {"data":
 def _asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Any:
     """`obj` as a tensor: shared where that is possible, always copied with copy=True.  Raises ValueError (RuntimeError for NumPy's
     numbers) when copy=False and a copy is needed."""
-    @_by_numpy("asarray")
     def general(obj: Any) -> Tensor:
         return _array_from(obj, dtype, device, copy, requires_grad)
     if isinstance(obj, np.ndarray):

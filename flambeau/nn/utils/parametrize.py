@@ -32,6 +32,17 @@ class cached:
             _kept.clear()
 
 
+def _unchanged(made: Any, shape: Any, dtype: Any, flag: str, before: str, after: str) -> None:
+    """Raises ValueError where a parametrization gave no tensor, or one of another type or shape.  before, after: PyTorch's words for what changed."""
+    if not isinstance(made, Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
+    for what, was in (("dtype", dtype), ("shape", shape)):
+        now = getattr(made, what)
+        if now != was:
+            raise ValueError(f"Registering a parametrization may not change the {what} of the tensor, unless {flag} is enabled.\n"
+                             f"{before}{what}: {was}\n{after}{what}: {now}")
+
+
 class ParametrizationList(ModuleList):
     """The modules that compute one tensor, first to last, and what they compute it from: `original` (or `original0`, ...).
 
@@ -81,15 +92,7 @@ class ParametrizationList(ModuleList):
             else:
                 self.register_buffer(name, part)
         if not unsafe:
-            made = self()
-            if not hasattr(made, "meta"):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(made).__name__}.")
-            if made.dtype is not dtype:
-                raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled.\n"
-                                 f"unparametrized dtype: {dtype}\nparametrized dtype: {made.dtype}")
-            if made.shape != shape:
-                raise ValueError("Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is enabled.\n"
-                                 f"unparametrized shape: {shape}\nparametrized shape: {made.shape}")
+            _unchanged(self(), shape, dtype, "`unsafe` flag", "unparametrized ", "parametrized ")
 
     def _originals(self) -> list[Any]:
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
@@ -164,14 +167,7 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         if not unsafe:
             old = getattr(module, tensor_name)
             new = parametrization(old)
-            if not isinstance(new, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(new).__name__}.")
-            if new.dtype is not old.dtype:
-                raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless the `unsafe` flag is enabled.\n"
-                                 f"module.{tensor_name}.dtype: {old.dtype}\nparametrization(module.{tensor_name}).dtype: {new.dtype}")
-            if new.shape != old.shape:
-                raise ValueError("Registering a parametrization may not change the shape of the tensor, unless the `unsafe` flag is enabled.\n"
-                                 f"module.{tensor_name}.shape: {old.shape}\nparametrization(module.{tensor_name}).shape: {new.shape}")
+            _unchanged(new, old.shape, old.dtype, "the `unsafe` flag", f"module.{tensor_name}.", f"parametrization(module.{tensor_name}).")
             if hasattr(parametrization, "right_inverse"):
                 back = parametrization.right_inverse(new)
                 if not isinstance(back, Tensor):
