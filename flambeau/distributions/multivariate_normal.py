@@ -26,7 +26,7 @@ def batch_mahalanobis(factor: Any, x: Any) -> Any:
     return _linalg.solve_triangular(factor, x.unsqueeze(-1), upper=False).squeeze(-1).square().sum(-1)
 
 
-def precision_to_scale_tril(precision: Any) -> Any:
+def _precision_to_scale_tril(precision: Any) -> Any:
     """The Cholesky factor of the inverse of `precision`."""
     # with the order of rows and columns reversed, the factor of the precision is the inverse of the one looked for
     flipped = _linalg.cholesky(_ops.flip(precision, (-2, -1)))
@@ -124,4 +124,4 @@ def to_scale_tril(name: str, matrix: Any) -> Any:
     """The Cholesky factor of the covariance that the matrix called `name` gives."""
     if name == "scale_tril":
         return matrix
-    return _linalg.cholesky(matrix) if name == "covariance_matrix" else precision_to_scale_tril(matrix)
+    return _linalg.cholesky(matrix) if name == "covariance_matrix" else _precision_to_scale_tril(matrix)

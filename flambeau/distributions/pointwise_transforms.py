@@ -70,6 +70,12 @@ class PowerTransform(Transform):
     inverse_shape = forward_shape
 
 
+def _clipped_sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), kept inside (0, 1)."""
+    info = dtypes.finfo(x.dtype)
+    return _ops.sigmoid(x).clamp(min=info.tiny, max=1.0 - info.eps)
+
+
 class SigmoidTransform(Plain):
     """y = 1 / (1 + exp(-x)), kept inside (0, 1)."""
 
@@ -77,8 +83,7 @@ class SigmoidTransform(Plain):
     bijective, _sign = True, 1
 
     def _call(self, x: Any) -> Any:
-        info = dtypes.finfo(x.dtype)
-        return _ops.sigmoid(x).clamp(min=info.tiny, max=1.0 - info.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Any) -> Any:
         info = dtypes.finfo(y.dtype)

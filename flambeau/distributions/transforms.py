@@ -21,6 +21,9 @@ from .pointwise_transforms import (
     SoftplusTransform,
     TanhTransform,
 )
+from .pointwise_transforms import (
+    _clipped_sigmoid as _clipped_sigmoid,
+)
 from .transform import (
     ComposeTransform,
     IndependentTransform,

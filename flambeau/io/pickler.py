@@ -94,7 +94,7 @@ def _sparse(kind: Any) -> bool:
 def _ours(kind: type) -> bool:
     """Whether a class of tensors is pickled as Flambeau does it: no class of the program's says otherwise."""
     first = next(k for k in kind.__mro__ if "__reduce_ex__" in vars(k) or "__reduce__" in vars(k))
-    return first.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return first in (Tensor, Parameter) or first.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _reduce_tensor(t: Tensor) -> Any:

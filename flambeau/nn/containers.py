@@ -11,7 +11,7 @@ from typing import Any
 
 from .._core.tensor import Tensor
 from . import linear_activation
-from .module import Module, _indent
+from .module import Module, _addindent
 from .parameter import Parameter
 
 
@@ -207,7 +207,7 @@ class ModuleList(Module):
         lines = []
         for first, last, text in spans:
             label = f"({first}): " if first == last else f"({first}-{last}): {last - first + 1} x "
-            lines.append(_indent(label + text, 2))
+            lines.append(_addindent(label + text, 2))
         return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
 

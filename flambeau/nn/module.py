@@ -48,7 +48,7 @@ def _typename(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _indent(text: str, spaces: int) -> str:
+def _addindent(text: str, spaces: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
@@ -611,7 +611,7 @@ class Module(Stateful):
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({name}): {_indent(repr(module), 2)}" for name, module in self._modules.items()]
+        children = [f"({name}): {_addindent(repr(module), 2)}" for name, module in self._modules.items()]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({extra})"
         if not lines and not children:

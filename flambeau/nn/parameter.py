@@ -185,3 +185,6 @@ def _rebuild(cls: type[Parameter], data: Tensor, requires_grad: bool) -> Paramet
 
 
 KNOWN.update((Parameter, Buffer))
+
+Parameter.__module__ = f"{Tensor.__module__}.nn.parameter"  # torch's in a program that has Flambeau as torch
+_ParameterMeta = type(Parameter)  # torchrl imports it by PyTorch's name

@@ -249,6 +249,14 @@ def find(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+def _say_tensors_are(package: str) -> None:
+    """Names the package of tensors' classes: einsum's and arrays' libraries (opt_einsum, autoray) choose what computes by its first word."""
+    from .._core.tensor import Tensor
+    Tensor.__module__ = package
+    if (loaded := sys.modules.get("flambeau.nn.parameter")) is not None:  # else it asks when it is loaded
+        loaded.Parameter.__module__ = f"{package}.nn.parameter"
+
+
 def install() -> None:
     """Makes `import torch` mean Flambeau from now on, in this process and in those it starts.
 
@@ -260,6 +268,7 @@ def install() -> None:
     if there is not None and "_flambeau" not in vars(there):
         raise RuntimeError("torch was imported before: Flambeau cannot take its name any more")
     sys.meta_path.insert(0, _finder)
+    _say_tensors_are("torch")
     sys.path.insert(1, _ALIAS)  # spawned children are given this path
     before = os.environ.get("PYTHONPATH")
     if _ALIAS not in (before or "").split(os.pathsep):
@@ -270,6 +279,7 @@ def uninstall() -> None:
     """Gives the names back; modules already imported stay with those who hold them."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+        _say_tensors_are("flambeau")
     sys.path[:] = [p for p in sys.path if p != _ALIAS]
     for name in [n for n in sys.modules if n.partition(".")[0] in _PLACES]:
         del sys.modules[name]

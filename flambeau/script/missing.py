@@ -124,7 +124,7 @@ def _explain_attribute(error: AttributeError) -> str | None:
     if isinstance(error, MissingAttribute) or owner is None or not wanted or hasattr(type(owner), "__file__"):
         return None
     kind = owner if isinstance(owner, type) else type(owner)
-    if kind.__module__.split(".")[0] != "flambeau":
+    if kind.__module__.split(".")[0] not in ("flambeau", "torch"):
         return None  # a class of the script's own
     near = nearest(wanted, dir(owner))
     return f"Flambeau's {kind.__name__} does not have '{wanted}'{near}"

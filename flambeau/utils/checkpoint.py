@@ -8,6 +8,7 @@ one operation (`_Again`), whose backward is a pass of its own.
 
 from __future__ import annotations
 
+import enum
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -245,6 +246,35 @@ def checkpoint(function: Callable[..., Any], *args: Any, use_reentrant: bool | N
     # So that the result is recorded even if only the function's own parameters want gradients.
     anchor = None if use_reentrant else ops.zeros((), requires_grad=True)
     return _Again.apply(function, kwargs, preserve_rng_state, anchor, *args)
+
+
+class CheckpointPolicy(enum.Enum):
+    """What a policy of selective checkpointing says of one operation's result: whether it is kept or made again, and whether that is a wish."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+    MUST_CPU_OFFLOAD = 4
+
+
+class SelectiveCheckpointContext:
+    """What a policy is told besides the operation: whether the part runs again (`is_recompute`)."""
+
+    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
+        self.is_recompute, self.op_output = is_recompute, op_output
+
+
+def create_selective_checkpoint_contexts(policy_fn_or_list: Callable[..., Any] | Sequence[Any],
+                                         allow_cache_entry_mutation: bool = False) -> tuple[Any, Any]:
+    """The two contexts that `checkpoint` takes as `context_fn`.
+
+    A policy chooses between memory and time, never values. Here the part is made again as a whole, whatever the policy says: the gradients are the same,
+    the time that it would save is not saved. Raises TypeError for what is neither a function nor a list of operations.
+    """
+    if not callable(policy_fn_or_list) and not isinstance(policy_fn_or_list, (list, tuple)):
+        raise TypeError(f"policy_fn_or_list must be either a function or a list of ops, got {type(policy_fn_or_list).__name__}")
+    return nullcontext(), nullcontext()
 
 
 def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: bool | None = None,

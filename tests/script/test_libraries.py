@@ -65,3 +65,24 @@ def test_what_programs_share(tmp_path) -> None:
     """)
     first, second = (json.loads(line.removeprefix("CASE ")) for line in made.stdout.splitlines())
     assert len(first["gave"]) == 3 and first["gave"][2] < first["gave"][0] and second["error"] == "ValueError: on purpose"
+
+
+def test_inner_names_that_libraries_import(tmp_path) -> None:
+    """And the first word of the class's module, by which opt_einsum and autoray choose what computes."""
+    said = run(tmp_path, """
+import pickle
+import torch
+from torch.distributions.multivariate_normal import _precision_to_scale_tril
+from torch.distributions.transforms import _clipped_sigmoid
+from torch.nn.modules.module import _addindent
+from torch.nn.modules.utils import _ntuple
+from torch.nn.parameter import _ParameterMeta
+print(type(torch.ones(2)).__module__, torch.nn.Parameter.__module__, torch.nn.Linear(2, 2).weight.__class__.__module__)
+print(_ntuple(3)(2), _ntuple(2, "_two")([4, 5]), _ntuple(2, "_two").__name__, _addindent("a\\nb", 2), isinstance(torch.nn.Parameter, _ParameterMeta))
+print(_clipped_sigmoid(torch.tensor([0.0, 1e3])).tolist(), _precision_to_scale_tril(torch.eye(2) * 4).tolist())
+p = torch.nn.Parameter(torch.ones(2))
+print(type(pickle.loads(pickle.dumps(p))) is torch.nn.Parameter, pickle.loads(pickle.dumps(torch.Tensor)) is torch.Tensor)
+""").stdout
+    assert said.splitlines() == [
+        "torch torch.nn.parameter torch.nn.parameter", "(2, 2, 2) (4, 5) _two a", "  b True",
+        "[0.5, 0.9999998807907104] [[0.5, 0.0], [0.0, 0.5]]", "True True"]

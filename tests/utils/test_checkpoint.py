@@ -6,7 +6,15 @@ import pytest
 
 import flambeau
 from flambeau import nn
-from flambeau.utils.checkpoint import CheckpointError, checkpoint, checkpoint_sequential, set_checkpoint_early_stop
+from flambeau.utils.checkpoint import (
+    CheckpointError,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
 
 
 class Gate(nn.Module):
@@ -219,3 +227,19 @@ def test_layers_save_the_same_each_time(make, shape):
             (out[0] if isinstance(out, tuple) else out).sum().backward()
             found.append([p.grad.clone() for p in net.parameters()])
         assert all(flambeau.allclose(a, b, atol=1e-6) for a, b in zip(*found))  # a recurrent layer is one operation where nobody looks at what is saved
+
+
+def test_contexts_of_a_policy_change_no_gradient():
+    m = Gate()
+    x = flambeau.tensor([1.0, 2.0])
+    m(x).sum().backward()
+    plain, m.by.grad = m.by.grad, None
+
+    def policy(ctx, operation, *args, **kwargs):
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    checkpoint(m, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy)).sum().backward()
+    assert m.by.grad.tolist() == plain.tolist()
+    assert len(create_selective_checkpoint_contexts([flambeau.mm])) == 2 and SelectiveCheckpointContext(is_recompute=True).is_recompute
+    with pytest.raises(TypeError, match="policy_fn_or_list"):
+        create_selective_checkpoint_contexts(3)
