@@ -59,13 +59,14 @@ def _learn() -> None:
         elif callable(value):
             _names.setdefault(id(value), name)
     for name, value in vars(F).items():
-        if callable(value) and id(value) not in _names:
+        if callable(value) and id(value) not in _names and not hasattr(value, "__twin__"):
             _names[id(value)] = f"nn.functional.{name}" if name in table.TABLE else name
     _kept.extend(f for row in table.TABLE.values() for f in (row.function, row.inplace))
 
 
 def name_of(func: Any) -> str:
     """An operation's name in the table, a method's or an attribute's."""
+    func = getattr(func, "__twin__", func)
     owner = getattr(func, "__self__", None)
     if isinstance(owner, property):
         return _names.get(id(owner), "") + (".set" if func.__name__ == "__set__" else "")

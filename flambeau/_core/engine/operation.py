@@ -166,12 +166,13 @@ class Operation:
         return f"Operation({self.name})"
 
     def twin(self, module: str) -> Any:
-        """Another function of this operation, which another module exports: those who look on are shown which of the two was called."""
+        """Another function of this operation, which another module exports: those who look on are shown which of the two was called. Its
+        `__twin__` is the first."""
         f = self.function
         made: Any = Operation(self.name, self.body, planned=self.planned, out=self.out, renames=self.renames, signature=self.signature, kinds=self.kinds,
                               shown=f.__name__, learns=self._learns).function
         made.__dict__.update({k: v for k, v in vars(f).items() if k != "__operation__"})
-        made.__doc__, made.__module__ = f.__doc__, module
+        made.__doc__, made.__module__, made.__twin__ = f.__doc__, module, f
         return made
 
     # ---------------------------------------------------------------------------------------------------- the function's code

@@ -35,6 +35,13 @@ def test_both_do_the_same_and_a_pickle_finds_them() -> None:
     assert F.relu(torch.ones(3), inplace=True).tolist() == [1.0] * 3 and torch.softmax(torch.zeros(3), 0, out=out) is out
 
 
+def test_vmap_has_one_rule_for_both() -> None:
+    from flambeau.func import rules
+    rules.learn()
+    for name in ("relu", "softmax", "group_norm", "dropout", "max_pool2d"):
+        assert rules.name_of(getattr(F, name)) == rules.name_of(getattr(torch, name)) == name
+
+
 def test_a_class_that_answers_is_told_which_was_called() -> None:
     class Told(torch.Tensor):
         @classmethod
