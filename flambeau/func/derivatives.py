@@ -13,7 +13,7 @@ from typing import Any
 
 from .._core import ops as _ops
 from .._core.autograd import tape
-from .._core.autograd.mode import enable_grad
+from .._core.autograd.mode import enable_grad, is_grad_enabled
 from .._core.tensor import Tensor
 from ..autograd import functional
 from ..autograd.duals import Level, apart, recorded, tangents
@@ -94,7 +94,7 @@ class _At:
         fresh = {id(x.node) for x in self.xs if x.node[tape.SEQ] == 0}
         ends = leaves(self.output)
         self.outer = any(x.node[tape.SEQ] for x in self.xs) or _reaches([*ends, *[v for y in ends for v in _moves(y)]], fresh, set())
-        self.outer = self.outer or any(recorded(v) for x in self.xs for v in _moves(x))
+        self.outer = (self.outer or any(recorded(v) for x in self.xs for v in _moves(x))) and is_grad_enabled()  # which the call inside does not change
 
     def settle(self, value: Any) -> Any:
         """A result, without history unless there is one from outside."""

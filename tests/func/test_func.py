@@ -191,3 +191,15 @@ def test_the_old_name_of_functional_call_warns() -> None:
     from flambeau.nn.utils import stateless
     with pytest.warns(FutureWarning, match="deprecated"):
         assert stateless.functional_call(nn.Linear(1, 1, bias=False), {"weight": torch.ones(1, 1)}, torch.ones(1)).item() == 1
+
+
+def test_results_made_under_no_grad_have_no_history():
+    """Also where the function closes over a parameter, as the last layer of a model whose first layers are fixed."""
+    w, x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True), torch.tensor([0.5, -1.0])
+    with torch.no_grad():
+        made, back = torch.func.vjp(lambda v: torch.tanh(w @ v), x)
+        found = [made, *back(torch.ones(2)), torch.func.grad(lambda v: (w @ v).sum())(x)]
+        batch = torch.func.vmap(lambda u: torch.func.vjp(lambda v: torch.tanh(w @ v), x)[1](u)[0])(torch.eye(2))
+    assert not any(t.requires_grad for t in (*found, batch)) and found[-1].tolist() == [4.0, 6.0]
+    made, back = torch.func.vjp(lambda v: torch.tanh(w @ v), x)
+    assert made.requires_grad and back(torch.ones(2))[0].requires_grad
