@@ -25,7 +25,6 @@ LEFT_OUT = {
     "torch.cuda.profiler": "NVIDIA's profiler is switched by its own tools",
     "torch.utils.data.IterDataPipe": "left out: datapipes, which PyTorch itself no longer develops",
     "torch.utils.data.functional_datapipe": "left out, with datapipes",
-    "torch.distributed.autograd": "many processes: remote calls",
     "torch.distributed.nn.RemoteModule": "many processes: remote calls",
     "torch.distributed.checkpoint": "many processes: sharded checkpoints",
     "torch.numa": "many processes: which cores a rank is bound to",
