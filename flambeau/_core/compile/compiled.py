@@ -93,7 +93,8 @@ class Kept:
         self.versions = [t.store.version for t in new]
         before = run.versions
         inside = {id(t.store): i for i, t in enumerate(given.tensors)}
-        plan.written = {n: (s, s.version - before[n]) for n, s in plan.kept.items() if n in before and s.version != before[n]}
+        # of two storages on the same memory, as `t.data` makes one, only the one that was written by says so
+        plan.written = {n: (s, s.version - before[n]) for s in recording.before if (n := id(s)) in before and n not in inside and s.version != before[n]}
         if self.pasts and any(x in plan.lasting and plan.lasting[x] not in plan.written for s in plan.launches() for x in s.writes):
             raise Refused("a node may keep memory that each call writes anew")
         self.moved = [(i, d) for n, i in inside.items() if (d := given.tensors[i].store.version - before[n])]
@@ -210,7 +211,8 @@ class Kept:
         """Writes `call`."""
         g = run.guards
         self.limits: list[tuple[int, int]] = []
-        forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()]}
+        # an argument that is one of these would be read elsewhere too, or be the one that it is compared with
+        forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()], *g.stores()}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
                                  "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
                                  "note": inplace.note, "NOTES": NOTES}

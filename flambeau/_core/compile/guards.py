@@ -15,11 +15,10 @@ from ..autograd import mode, saved, tape
 from ..engine import interpreters
 from ..runtime import backend_flags, caches, capture, provenance
 from ..runtime import device as devices
+from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from ..tensor import Tensor
 
 ABSENT: Any = object()
 
@@ -62,6 +61,16 @@ class Guards:
     def _holds(self, x: Any) -> bool:
         """Whether it is one of the others, or has one in what cannot change."""
         return id(x) in self.others or (isinstance(x, (tuple, frozenset)) and any(map(self._holds, x)))
+
+    def stores(self) -> list[Any]:
+        """The storages of the tensors that the lines name, or that are in what cannot change."""
+        found, left = [], [*self.constants]
+        for x in left:
+            if isinstance(x, Tensor):
+                found.append(x.store)
+            elif isinstance(x, (tuple, frozenset)):
+                left += x
+        return found
 
     def __len__(self) -> int:
         return len(self._lines)

@@ -15,13 +15,14 @@ from ..tensor import Meta, Tensor
 from . import instrument
 from .calls import CONTEXTS, Calls
 from .guards import ABSENT
-from .knowing import ATOMS, CONTAINERS, NUMBERS, OBJECT, PACKED, hashed, static
+from .knowing import ATOMS, CONTAINERS, NUMBERS, OBJECT, PACKAGE, PACKED, hashed, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_meta", "itemsize", "nbytes", "requires_grad", "is_leaf", "layout", "T",
                "H", "mT", "mH", "real", "imag", "data", "meta"}
+_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}  # what Python asks of the second operand
 
 
 class Run(Calls):
@@ -61,7 +62,7 @@ class Run(Calls):
         return self._of_instance(o, t, name)
 
     def _of_tensor(self, t: Tensor, name: str) -> Any:
-        found = static(type(t), name)
+        found = self.special(t, name)
         if name == "grad":
             self.gradient(t)
         elif type(found) in (property, MemberDescriptorType):
@@ -73,6 +74,16 @@ class Run(Calls):
         made = getattr(t, name)
         self._check()
         return made
+
+    def special(self, x: Any, *names: str) -> Any:
+        """What a tensor's class has under the first of these names; a program may put something else there, under any of them."""
+        t = type(x)
+        for name in names if isinstance(x, Tensor) else ():
+            if (found := static(t, name)) is not ABSENT:
+                self.guards.attribute(t, name, found)
+                if name[:2] == "__" and not getattr(found, "__module__", "").startswith(PACKAGE):
+                    self.taint(f"{name} of a {t.__name__} is a program's own")
+        return static(t, names[0])
 
     def _of_super(self, o: Any, name: str) -> Any:
         found = getattr(o, name)
@@ -140,7 +151,7 @@ class Run(Calls):
         if self.off:
             return o[key]
         if isinstance(o, Tensor):
-            return self.leaf(type(o).__getitem__, o, key)
+            return self.leaf(self.special(o, "__getitem__"), o, key)
         t = type(o)
         if t in ATOMS or t in PACKED or isinstance(o, tuple):
             if not self.atoms(key):
@@ -175,7 +186,7 @@ class Run(Calls):
             return o
         t = type(o)
         if isinstance(o, Tensor):
-            return self._new(iter(self.leaf(attributes._iter, o)))
+            return self._new(iter(self.leaf(self.special(o, "__iter__"), o)))
         if t in ATOMS or t in PACKED or isinstance(o, tuple):
             pass
         elif self.is_fresh(o) or (t is GeneratorType and o.gi_frame is not None and o.gi_frame.f_locals.get(instrument.NAME) is self):
@@ -210,6 +221,7 @@ class Run(Calls):
         if self.off:
             return f(a, b)
         if isinstance(a, Tensor) or isinstance(b, Tensor):
+            self._operator(name, a, b)
             return self.leaf(f, a, b)
         if type(a) is list or type(b) is list:
             if name[0] == "i" and not self.is_fresh(a):
@@ -222,12 +234,19 @@ class Run(Calls):
                 self.taint(f"it calls {name} on a {type(a).__name__} and a {type(b).__name__}")
         return f(a, b)
 
+    def _operator(self, name: str, a: Any, b: Any) -> None:
+        name = name.rstrip("_")
+        plain = name[1:] if name[0] == "i" and name != "invert" else name
+        self.special(a, f"__{name}__", f"__{plain}__")
+        self.special(b, f"__r{plain}__")
+
     def unary(self, name: str, a: Any) -> Any:
         """``-a`` and its like."""
         f = getattr(operator, name)
         if self.off:
             return f(a)
         if isinstance(a, Tensor):
+            self.special(a, f"__{name.rstrip('_')}__")
             return self.leaf(f, a)
         if type(a) not in NUMBERS:
             self.taint(f"it calls {name} on a {type(a).__name__}")
@@ -243,6 +262,8 @@ class Run(Calls):
         if self.off:
             return f(a, b)
         if isinstance(a, Tensor) or isinstance(b, Tensor):
+            for x in (a, b):
+                self.special(x, f"__{name}__", f"__{_TURNED[name]}__")
             return self.leaf(f, a, b)
         if not (self.atoms(a) and self.atoms(b)):
             self.taint(f"it compares a {type(a).__name__} and a {type(b).__name__}")
@@ -299,6 +320,7 @@ class Run(Calls):
     def _stored(self, kind: str, value: Any, o: Any, key: Any) -> None:
         if isinstance(o, Tensor):
             if kind == "item":
+                self.special(o, "__setitem__")
                 for x in (o, key, value):
                     self._argument(x)
             elif key == "grad" and (value is None or (isinstance(value, Tensor) and not self.is_old(value))):

@@ -532,6 +532,43 @@ def test_an_argument_that_is_read_elsewhere_too(where: str) -> None:
         assert g(torch.full((4,), float(k))).tolist() == [2.0 * k] * 4
 
 
+def test_an_argument_that_is_an_object_it_is_compared_with() -> None:
+    special, pair = torch.ones(3), (torch.ones(3), 1)
+
+    def f(x: Any) -> Any:
+        return x * 100 if x is special or x is pair[0] else x + 1
+    g = replayed(f, torch.ones(3))
+    assert [g(x)[0] for x in (special, pair[0], torch.ones(3))] == [100, 100, 2]
+
+
+@pytest.mark.parametrize("name", ["relu", "__add__", "__radd__", "__neg__", "__getitem__", "__iadd__", "T"])
+def test_a_method_of_tensors_that_a_program_puts_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        y = 1 + -(x.relu() + x)[1:].T
+        y += 1
+        return y
+    x = torch.ones(3, 3)
+    g = replayed(f, x)
+    monkeypatch.setattr(torch.Tensor, name, property(lambda x: x * 7) if name == "T" else lambda x, *args: x * 7)
+    assert all(torch.equal(g(x), f(x)) for _ in range(4))
+
+
+def test_versions_of_storages_on_the_same_memory() -> None:
+    def versions(compiles: bool) -> Any:
+        a, b = torch.zeros(3), torch.zeros(3)
+        b.data = a.data
+
+        def f(x: Any) -> Any:
+            a.add_(x)
+            b.mul_(2)
+            return a + b
+        g = replayed(f, torch.ones(3)) if compiles else f
+        for _ in range(2 if compiles else 8):
+            y = g(torch.ones(3))
+        return y.tolist(), a._version, b._version
+    assert versions(True) == versions(False)
+
+
 def test_keywords_and_constants() -> None:
     def f(x: Any, *, by: Any = 2, name: str = "a") -> Any:
         return {name: x * by}
