@@ -10,7 +10,6 @@ import operator
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..ops import attributes
 from ..tensor import Meta, Tensor
 from . import instrument
 from .calls import CONTEXTS, Calls
