@@ -95,6 +95,18 @@ def test_any_geometry_and_its_gradients(n, c, o, image, kernel, stride, padding,
     bounded(gb.numpy(), g.astype(np.float64).sum((0, 2, 3)), g[:, 0].size, dtype)
 
 
+@pytest.mark.parametrize("width", [3, 7, 8, 9, 31, 60])
+@pytest.mark.parametrize("kernel,stride,dilation", [((3, 3), (1, 1), (1, 1)), ((7, 7), (2, 2), (1, 1)), ((3, 5), (1, 2), (2, 3)), ((5, 6), (2, 3), (1, 2)),
+                                                    ((4, 9), (1, 4), (1, 1)), ((5, 5), (3, 1), (1, 4))])
+def test_windows_that_overlap_at_any_step(kernel, stride, dilation, width):
+    rng = np.random.default_rng(width)
+    padding = (1, 2)
+    wide = dilation[1] * (kernel[1] - 1) + 1 + stride[1] * (width - 1) - 2 * padding[1]  # so that an output's row is `width` long
+    x, w = rng.normal(size=(3, 5, 24, max(1, wide))).astype("f"), rng.normal(size=(9, 5, *kernel)).astype("f")
+    got = F.conv2d(fb.from_numpy(x), fb.from_numpy(w), None, stride, padding, dilation)
+    bounded(got.numpy(), direct(x.astype(np.float64), w.astype(np.float64), stride, padding, dilation, 1), w[0].size, "float32")
+
+
 @given(st.integers(1, 3), st.integers(2, 9), st.integers(1, 3), st.integers(1, 18), st.integers(1, 2), st.integers(0, 2), st.booleans())
 @settings(max_examples=30, deadline=None)
 def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, pointwise):
@@ -110,16 +122,17 @@ def test_groups_are_convolutions_side_by_side(n, groups, c, o, stride, padding, 
         np.testing.assert_allclose(a.numpy(), e.numpy(), atol=1e-11)
 
 
-@pytest.mark.parametrize("shape,o,kernel", [
-    ((9, 20, 30, 31), 40, (3, 3)), ((40, 3, 7, 7), 17, (5, 3)), ((1, 70, 1, 900), 33, (1, 9)), ((1, 200, 9, 9), 250, (3, 3))])
-def test_the_same_bits_on_any_threads(shape, o, kernel):
+@pytest.mark.parametrize("shape,o,kernel,stride", [
+    ((9, 20, 30, 31), 40, (3, 3), 1), ((40, 3, 7, 7), 17, (5, 3), 1), ((1, 70, 1, 900), 33, (1, 9), 1), ((1, 200, 9, 9), 250, (3, 3), 1),
+    ((5, 3, 60, 61), 30, (7, 7), 2)])
+def test_the_same_bits_on_any_threads(shape, o, kernel, stride):
     x, w = fb.randn(*shape, requires_grad=True), fb.randn(o, shape[1], *kernel, requires_grad=True)
     before, results = fb.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             fb.set_num_threads(threads)
             caches.forget()  # plans know how many threads there were
-            y = F.conv2d(x, w, padding=1)
+            y = F.conv2d(x, w, stride=stride, padding=1)
             results.append([t.detach().numpy() for t in (y, *fb.autograd.grad(y, (x, w), fb.ones_like(y)))])
     finally:
         fb.set_num_threads(before)

@@ -18,7 +18,7 @@ from ..emit import Emitter, Loop, Module, ty, vec
 from . import gemm_tile
 from .gemm import panel_bytes
 from .gemm_tile import Tile, call_tile, panel_elements, write_packer, write_tiles
-from .padded import fits_flat, write_flat, write_image
+from .padded import fits_flat, fits_joined, write_flat, write_image, write_joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, X_CHANNEL = (23 + 3 * k for k in r
 X_STEP = X_CHANNEL + 1  # along depth and height
 WORDS = 23 + 21
 BIG_A = 1 << 20  # bytes of A that a task should not read for a few places only
+OVERLAP = 2  # windows that see a place of the image, for which it is copied first
 WIDEST = 512  # the greatest width of an output of which padded copies are made
 
 
@@ -61,7 +62,7 @@ def convolution(d: dtype, n: int, c: int, m: int, sizes: tuple[tuple[int, ...], 
     step, rows = _task(total, a_panels, m * c * taps * item, threads)
     steps = -(-total // step)
     params = [m, p, c, block, taps, panels, a_panels, *(s * item for s in a), x[0] * item, groups * m * p * item, 2 if bias else 0,
-              _flat_bytes(sizes, block, width, item), out[2] + (kernel[2] - 1) * dilation[2], n, -(-c // block), m * c * taps * item,
+              *_copied(sizes, block, width, item), n, -(-c // block), m * c * taps * item,
               total, step, steps, rows * high, *image, *out, *kernel, *stride, *padding, *dilation, *(s * item for s in x[1:])]
     depth = -(-block * taps // 16) * 16
     workspace = groups * -(-c // block) * a_panels * panel_elements(gemm_tile.Tile(d).high, depth) * item
@@ -82,15 +83,22 @@ def _task(total: int, a_panels: int, a_bytes: int, threads: int) -> tuple[int, i
     return max(1, -(-total // wanted)), a_panels
 
 
-def _flat_bytes(sizes: tuple[tuple[int, ...], ...], block: int, width: int, item: int) -> int:
-    """The room of a padded copy of what a group of panels sees of one image; 0 where windows are read from the image itself."""
+def _copied(sizes: tuple[tuple[int, ...], ...], block: int, width: int, item: int) -> tuple[int, int]:
+    """The room of a padded copy of what a group of panels sees of one image, and the elements of a row of it; no room where windows are read
+    from the image itself: where they hardly overlap, or where the lanes of a vector of places lie in more rows than are joined."""
     image, out, kernel, stride, padding, dilation = sizes
-    row = out[2] + (kernel[2] - 1) * dilation[2]
-    plane = image[0] == out[0] == kernel[0] == 1 and not padding[0] and stride[1:] == (1, 1)
-    if not (plane and has_masks() and kernel[1] * kernel[2] > 1 and out[2] <= WIDEST and fits_flat(width // 2, out[2], row - out[2])):
-        return 0
-    rows = min(out[1], GROUP * width // out[2] + 2) + (kernel[1] - 1) * dilation[1]
-    return -(-block * (rows * row * item + 64) // 64) * 64 + 256
+    lanes, step = width // 2, stride[2]
+    row = out[2] + (kernel[2] - 1) * dilation[2] // step
+    if step > 1:
+        row = -(-row // lanes) * lanes
+    plane = image[0] == out[0] == kernel[0] == 1 and not padding[0] and out[2] <= WIDEST
+    fits = stride[1:] == (1, 1) and fits_flat(lanes, out[2], row - out[2]) if has_masks() else fits_joined(lanes, out[2])
+    if not (plane and fits and kernel[1] * kernel[2] >= OVERLAP * stride[1] * step):
+        return 0, row
+    rows = (min(out[1], GROUP * width // out[2] + 2) - 1) * stride[1] + (kernel[1] - 1) * dilation[1] + 1
+    # lanes past the last place are read a row of the output further on
+    past = 0 if has_masks() else stride[1] * row * step * item
+    return -(-block * (rows * row * step * item + 64) // 64) * 64 + 256 + past, row
 
 
 @functools.cache
@@ -109,6 +117,9 @@ def text(d: dtype) -> str:
     if module.masks:
         write_image(module, tile, 1, SIZE, X_CHANNEL, DILATION)
         write_flat(module, tile, KERNEL, DILATION)
+    else:
+        write_image(module, tile, 1, SIZE, X_CHANNEL, DILATION, STRIDE + 2)
+        write_joined(module, tile, KERNEL, STRIDE, DILATION)
     _write_a(module, tile)
     _write(module, tile)
     return module.text()
@@ -290,15 +301,11 @@ def _write(module: Module, tile: Tile) -> None:
                 part_of = em.op(f"sdiv i64 {image}, {word[IMAGES]}")  # images of one group after those of another
                 n = em.sub(image, em.mul(part_of, word[IMAGES]))
                 source = em.at(em.at(from_, em.mul(n, word[X_IMAGE])), em.mul(part_of, x_group))
-                plain, done = em.label("plain"), em.label("packed")
-                if module.masks:
-                    padded = em.label("padded")
-                    em.branch(flat, padded, plain)
-                    em.start(padded)
-                    _from_copy(em, tile, word, source, image, place, columns, channels, q, begin, count, copy)
-                    em.jump(done)
-                else:
-                    em.jump(plain)
+                plain, padded, done = em.label("plain"), em.label("padded"), em.label("packed")
+                em.branch(flat, padded, plain)
+                em.start(padded)
+                _from_copy(em, tile, word, source, image, place, columns, channels, q, begin, count, copy)
+                em.jump(done)
                 em.start(plain)
                 em.line(f"call void @pack_windows(ptr {source}, i64 {place}, i64 {columns}, i64 {channels}, ptr {q.vars[1]}, ptr %block)")
                 em.jump(done)
@@ -335,14 +342,17 @@ def _from_copy(em: Emitter, tile: Tile, word: list[str], source: str, image: str
     end = em.smaller(em.mul(em.sub(em.add(first, count), before), str(tile.width)), word[P])
     top = em.op(f"sdiv i64 {begin}, {word[OUT + 2]}")
     bottom = em.op(f"sdiv i64 {em.sub(end, '1')}, {word[OUT + 2]}")
-    high = em.add(em.add(em.sub(bottom, top), "1"), em.mul(em.sub(word[KERNEL + 1], "1"), word[DILATION + 1]))
-    channel = em.add(em.mul(em.mul(high, word[ROW]), str(tile.item)), "64")
+    high = em.add(em.add(em.mul(em.sub(bottom, top), word[STRIDE + 1]), "1"), em.mul(em.sub(word[KERNEL + 1], "1"), word[DILATION + 1]))
+    image_row = em.mul(word[ROW], word[STRIDE + 2])
+    channel = em.add(em.mul(em.mul(high, image_row), str(tile.item)), "64")
     with em.only_if(fresh):
-        em.line(f"call void @copy_image(ptr {source}, i64 {channels}, i64 0, i64 {em.sub(top, word[PADDING + 1])}, i64 {em.sub('0', word[PADDING + 2])}, "
+        above = em.sub(em.mul(top, word[STRIDE + 1]), word[PADDING + 1])
+        em.line(f"call void @copy_image(ptr {source}, i64 {channels}, i64 0, i64 {above}, i64 {em.sub('0', word[PADDING + 2])}, "
                 f"i64 {high}, i64 {word[ROW]}, ptr {copy}, i64 {channel}, ptr %block)")
     row = em.op(f"sdiv i64 {place}, {word[OUT + 2]}")
     start = em.sub(place, em.mul(row, word[OUT + 2]))
-    at = em.at(copy, em.mul(em.mul(em.sub(row, top), word[ROW]), str(tile.item)))
+    between = em.mul(word[STRIDE + 1], image_row)
+    at = em.at(copy, em.mul(em.mul(em.sub(row, top), between), str(tile.item)))
     vectors = em.op(f"select i1 {em.op(f'icmp sgt i64 {columns}, {tile.lanes}')}, i64 2, i64 1")
-    em.line(f"call void @pack_flat(ptr {at}, i64 {word[ROW]}, i64 {start}, i64 {em.sub(word[ROW], word[OUT + 2])}, i64 {vectors}, i64 {channels}, "
+    em.line(f"call void @pack_flat(ptr {at}, i64 {word[ROW]}, i64 {start}, i64 {em.sub(between, word[OUT + 2])}, i64 {vectors}, i64 {channels}, "
             f"i64 {channel}, ptr {q.vars[1]}, ptr %block)")
