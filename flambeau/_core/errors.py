@@ -9,7 +9,9 @@ RuntimeError
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -151,11 +153,23 @@ _said: set[str] = set()
 
 
 _modules: dict[str, bool] = {}  # by the name of a module that a warning passed through: whether it is this package's
-inside: dict[CodeType, bool] = {}  # by code object: whether it is this package's
+inside: dict[CodeType, bool] = {}  # by code object: whether it is this package's, or Python's own library's
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_PACKAGES = tuple(os.path.join(_LIBRARY, name) for name in ("site-packages", "dist-packages"))
+
+
+class _Thread(threading.local):
+    """site: the line for which a thread of this package works."""
+
+    site: tuple[str, int] | None = None
+
+
+thread = _Thread()
 
 
 def site() -> tuple[str, int] | None:
-    """The innermost line outside this package: file and line."""
+    """The innermost line of the program: file and line.  Lines of this package and of Python's library are passed over; a thread of this package
+    has the line for which it works, or None."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -167,7 +181,7 @@ def site() -> tuple[str, int] | None:
         if not ours:
             return code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return None
+    return thread.site
 
 
 def launched_at(sites: Iterable[tuple[str, int] | None]) -> str:
@@ -179,8 +193,10 @@ def launched_at(sites: Iterable[tuple[str, int] | None]) -> str:
 
 
 def _ours(frame: FrameType) -> bool:
-    """Whether a frame runs this package's code, text that the engine wrote among it."""
-    return _module_is_ours(frame.f_globals.get("__name__", "")) or frame.f_code.co_filename.startswith("<operation")
+    """Whether a frame runs this package's code, text that the engine wrote among it, or that of Python's library (`threading`, `copy`, ...)."""
+    file = frame.f_code.co_filename
+    return _module_is_ours(frame.f_globals.get("__name__", "")) or file.startswith(("<operation", "<frozen ")) or (
+        file.startswith(_LIBRARY) and not file.startswith(_PACKAGES))
 
 
 def _module_is_ours(name: str) -> bool:

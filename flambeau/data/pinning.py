@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .._core.errors import warn
+from .._core import errors
 from .collate import each
 from .failure import Failure
 from .pool import Event
@@ -26,7 +26,7 @@ def useful() -> bool:
 
     if cuda.is_available():
         return True
-    warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
+    errors.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.")
     return False
 
 
@@ -40,7 +40,7 @@ class Pinner:
 
     def __init__(self, pool: Pool) -> None:
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=_run, args=(pool, self._out), daemon=True, name="flambeau-pin")
+        self.thread = threading.Thread(target=_run, args=(pool, self._out, errors.site()), daemon=True, name="flambeau-pin")
         pool.helper = self.thread
         self.thread.start()
 
@@ -66,7 +66,8 @@ class Pinner:
             return event  # type: ignore[no-any-return]
 
 
-def _run(pool: Pool, out: queue.SimpleQueue[Any]) -> None:
+def _run(pool: Pool, out: queue.SimpleQueue[Any], line: tuple[str, int] | None) -> None:
+    errors.thread.site = line  # of the loop that the batches are for
     event: Any = None
     try:
         while True:

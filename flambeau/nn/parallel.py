@@ -10,9 +10,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from .._core import ops
+from .._core import errors, ops
 from .._core.autograd.function import Function
-from .._core.errors import warn
 from .._core.runtime.asking import unasked
 from .._core.runtime.device import device as Device
 from .._core.tensor import Tensor
@@ -71,7 +70,7 @@ class Gather(Function):
         ctx.scalars = all(i.dim() == 0 for i in inputs)
         if ctx.scalars:
 
-            warn("Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
+            errors.warn("Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
                  "unsqueeze and return a vector.")
             inputs = tuple(i.view(1) for i in inputs)
             ctx.dim = 0
@@ -217,9 +216,12 @@ def parallel_apply(modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup:
         raise AssertionError("The numbers of modules, keyword dictionaries and devices must be the same")
     grad = is_grad_enabled()
     results: list[Any] = [None] * len(modules)
-    errors: list[BaseException | None] = [None] * len(modules)
+    failed: list[BaseException | None] = [None] * len(modules)
+
+    line = errors.site()
 
     def run(i: int) -> None:
+        errors.thread.site = line
         args = inputs[i] if isinstance(inputs[i], list | tuple) else (inputs[i],)
         where = places[i] if places[i] is not None else _first_device(args)
         try:
@@ -233,7 +235,7 @@ def parallel_apply(modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup:
                     results[i] = modules[i](*args, **named[i])
         except Exception as error:
             error.args = (f"Caught {type(error).__name__} in replica {i} on device {where}.\n{error}",)
-            errors[i] = error
+            failed[i] = error
 
     if len(modules) == 1:
         run(0)
@@ -243,7 +245,7 @@ def parallel_apply(modules: Sequence[Module], inputs: Sequence[Any], kwargs_tup:
             thread.start()
         for thread in threads:
             thread.join()
-    for error in errors:
+    for error in failed:
         if error is not None:
             raise error
     return results

@@ -157,7 +157,7 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
         traced: Any = None
         if own is not None:
             import flambeau
-            traced = watching.enter_context(flambeau.trace())
+            traced = watching.enter_context(flambeau.trace(os.path.basename(program.name)))
         try:
             program.run()
             if own != report:

@@ -14,6 +14,7 @@ VARIABLE = "FLAMBEAU_TRACEBACK"
 _PACKAGE = __name__.partition(".")[0]
 TEXTS = ("<string>", "<stdin>")  # what `-c` and `-` are called; their lines are put into `linecache`
 _STARTERS = ("<frozen runpy>", "<frozen importlib")
+_around: set[types.CodeType] = set()  # what ran when the command began: runpy, or the file that the shell found
 
 
 def shorten() -> None:
@@ -21,6 +22,7 @@ def shorten() -> None:
     if os.environ.get(VARIABLE, "") == "full":
         return
     before, before_in_threads = sys.excepthook, threading.excepthook
+    _around.update(frame.f_code for frame, _ in traceback.walk_stack(None))
 
     def shown(kind: Any, value: Any, trace: Any) -> None:
         _say(strip(value.with_traceback(trace)))
@@ -83,7 +85,7 @@ def strip(error: BaseException, seen: set[int] | None = None) -> int:
 
 def _ours(frame: types.FrameType) -> bool:
     name = frame.f_globals.get("__name__", "")
-    if frame.f_code.co_filename.startswith((*_STARTERS, "<operation")):
+    if frame.f_code in _around or frame.f_code.co_filename.startswith((*_STARTERS, "<operation")):
         return True
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
     return name == _PACKAGE or name.startswith(_PACKAGE + ".") or (name == "__main__" and frame.f_code.co_filename.startswith(here))

@@ -39,9 +39,9 @@ def columns(trace: Trace) -> dict[str, Any]:
     streams: dict[str, int] = {}
     for device, _ in order:
         streams[device] = streams.get(device, 0) + 1
-    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu", "host": at["cpu", 0]}
+    lanes = [{"device": d, "stream": name, "label": f"{d} {name}".strip(), "note": trace.devices.get(d, ""), "gpu": d != "cpu"}
              for d, n in order for name in (_lane_name(d, n, streams[d]),)]
-    stages: dict[str, list[Any]] = {n: [] for n in ("i", "call", "lane", "to", "device", "in", "out", "type", "said", "line", "groups", "flags",
+    stages: dict[str, list[Any]] = {n: [] for n in ("i", "call", "lane", "to", "host", "device", "in", "out", "type", "said", "line", "groups", "flags",
                                                     "start", "end", "micros", "waited", "bytes", "moved", "sources")}
     works: dict[str, list[Any]] = {n: [] for n in ("stage", "name", "lane", "start", "end", "bytes", "flags", "from", "to", "path")}
     waits: dict[str, list[Any]] = {n: [] for n in ("stage", "lane", "start", "end", "device")}
@@ -65,8 +65,8 @@ def columns(trace: Trace) -> dict[str, Any]:
         took = s.seconds
         if s.line not in places:
             places[s.line] = word(text.place(s.line))
-        _put(stages, i=s.index, call=word(s.call), lane=lane, to=to, device=word(s.device), type=word(text.types(s)), line=places[s.line],
-             out=said_of(s.outputs or s.inputs), groups=word(" / ".join(s.groups)), start=micros(s.start), end=micros(s.end),
+        _put(stages, i=s.index, call=word(s.call), lane=lane, to=to, host=at["cpu", s.thread], device=word(s.device), type=word(text.types(s)),
+             line=places[s.line], out=said_of(s.outputs or s.inputs), groups=word(" / ".join(s.groups)), start=micros(s.start), end=micros(s.end),
              flags=s.predicted + 2 * bool(s.error), micros=-1 if took is None else round(took * 1e6, 4), waited=round(s.waited * 1e6, 3),
              bytes=s.nbytes, moved=s.moved, sources=[q.index for q in s.sources if q.index], said=word(s.error or s.result),
              **{"in": said_of(s.inputs)})

@@ -101,7 +101,7 @@ def _share(parts: list[tuple[str, float]], whole: float, predicted: bool) -> str
 def line_link(line: str) -> str:
     """A link to what a line did."""
     if not line:
-        return "before the trace, or inside Flambeau"
+        return "inside Flambeau, or before the trace"
     shown = escape(text.place(line))
     return f'<button type="button" class="go" data-line="{shown}"><code>{shown}</code></button>'
 
@@ -118,9 +118,10 @@ def _answer(trace: Trace) -> str:
                  for t, line, d in b.waits]
         if b.device in most:
             p = most[b.device]
-            held = ", ".join(f"{text.size(n)} of {line_link(line)}" for n, _, line in p.holders[:3])
-            left = p.nbytes - sum(n for n, _, _ in p.holders[:3])
-            rest = f"; {text.size(left)} of others or from before" if left > 0 else ""
+            named = [(n, line) for n, _, line in p.holders if line][:3]
+            held = ", ".join(f"{text.size(n)} of {line_link(line)}" for n, line in named)
+            left = p.nbytes - sum(n for n, _ in named)
+            rest = f"; {text.size(left)} of others, or from before" if held and left > 0 else ""
             kind = "in tensors that were seen" if b.device == "cpu" else "of memory in use"
             said.append(f"<p>at most <b>{text.size(p.nbytes)}</b> {kind}{': ' + held if held else ''}{rest}</p>")
         devices.append(f'<div class="device"><b>{escape(b.device)}</b>{"".join(said)}</div>')
@@ -135,7 +136,7 @@ def _answer(trace: Trace) -> str:
                            escape(pretty(text.seconds(c.waited, predicted))) if c.waited else "", text.size(c.moved) if c.moved else ""], ""))
         heads = [f"costliest {name}s" + (f", of {len(rows)}" if len(rows) > MOST_COSTS else ""), "calls", "time", "share", "waited", "moved"]
         tables.append(table(heads, cells, frozenset(heads[1:])))
-    parts.append(f'<div class="devices">{"".join(tables)}</div>')
+    parts.append(f'<div class="devices tables">{"".join(tables)}</div>')
     if trace.making > 1e-3:
         parts.append(f"<p>First calls were prepared for {escape(pretty(text.seconds(trace.making, False)))}, which no line's cost holds: kernels were "
                      "made or loaded. What was made is kept, and the next run loads it.</p>")

@@ -151,14 +151,14 @@ def _append(made: dict[str, Any], words: dict[str, int], c: dict[str, Any], name
 
     def numbers(those: list[int]) -> list[int]:
         return [number(i) for i in those]
-    places = {"lane": lane, "to": lane, "from": lane, "start": move, "end": move}
+    places = {"lane": lane, "to": lane, "host": lane, "from": lane, "start": move, "end": move}
     texts = dict.fromkeys(("call", "device", "in", "out", "type", "said", "line", "groups", "name", "path"), word)
     changes: dict[str, dict[str, Any]] = {"stages": {**places, **texts, "i": number, "sources": numbers}, "works": {**places, **texts, "stage": after},
                                           "waits": {**places, **texts, "stage": after}}
     for table_, change in changes.items():
         for column, values in c[table_].items():
             made[table_].setdefault(column, []).extend(map(change[column], values) if column in change else values)
-    made["lanes"] += [{**one, "device": name + one["device"], "label": name + one["label"], "host": one["host"] + at} for one in c["lanes"]]
+    made["lanes"] += [{**one, "device": name + one["device"], "label": name + one["label"]} for one in c["lanes"]]
     made["groups"] += [[word(g), lane(k), move(start), move(end), depth] for g, k, start, end, depth in c["groups"]]
     made["more"].update({after(int(k)): v for k, v in c["more"].items()})
     made["memory"].update({name + d: [[move(t), n] for t, n in curve] for d, curve in c["memory"].items()})

@@ -84,7 +84,7 @@ class Trace:
         self._local = _Local()
         self._lock = forks.lock()
         self._open: list[Callable[[], None]] = []
-        self._threads = 0
+        self._threads: list[threading.Thread] = []  # by their numbers
         self._system: Any = None
         self._driver: SimulatedDriver | None = None
         self._base = self._began = 0.0
@@ -254,8 +254,10 @@ class Trace:
         found = self._local.number
         if found is None:
             with self._lock:
-                found = self._local.number = self._threads
-                self._threads += 1
+                here, threads = threading.current_thread(), self._threads
+                found = next((i for i, t in enumerate(threads) if i and not t.is_alive()), len(threads))  # one that has ended gives its lane away
+                threads[found:found + 1] = [here]
+                self._local.number = found
         return found
 
     def _keep(self, stage: Stage) -> None:

@@ -181,6 +181,11 @@ def test_frames_inside_flambeau_are_left_out(tmp_path) -> None:
     assert "shape '[3]' is invalid for input of size 2" in in_thread and "views.py" not in in_thread and "script.py" in in_thread
     plain = run(tmp_path, "raise KeyError('own')\n", check=False).stderr
     assert "left out" not in plain and plain.count("  File") == 1
+    # the file that pip writes and the shell finds
+    (tmp_path / "flambeau").write_text("import sys\nfrom flambeau.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+    found = subprocess.run([sys.executable, str(tmp_path / "flambeau"), "run", "script.py"], env=environment(), cwd=tmp_path, capture_output=True,
+                           text=True, timeout=120, check=False).stderr
+    assert [line.split('"')[1] for line in found.splitlines() if line.startswith("  File")] == ["script.py"], found
 
 
 def test_an_error_of_a_gpu_shows_no_frame_of_the_driver(tmp_path) -> None:

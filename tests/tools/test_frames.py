@@ -19,6 +19,7 @@ ALLOWED = {
     "_core/ops/device_errors.py": WORDS,
     "_core/compile/knowing.py": "says why nothing is learned of a compiled call, and at which line",
     "script/missing.py": WORDS,
+    "script/tracebacks.py": "knows what called the command, which no traceback shows",
     "distributed/peers.py": LINES,
     "distributed/world.py": LINES,
     "distributed/wireup.py": LINES,

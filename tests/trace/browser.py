@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -21,8 +22,8 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 class Browser:
     """One window."""
 
-    def __init__(self, base: str, profile: Path) -> None:
-        self.base = base
+    def __init__(self, base: str, profile: Path, driver: int) -> None:
+        self.base, self.driver = base, driver
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
                  "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", f"--user-data-dir={profile}"]
         wish = {"goog:chromeOptions": {"args": flags, "binary": BROWSER}, "goog:loggingPrefs": {"browser": "ALL"}}
@@ -58,6 +59,26 @@ class Browser:
         pressed = [{"type": kind, "value": key} for key in those for kind in ("keyDown", "keyUp")]
         self.do("POST", "/actions", actions=[{"type": "key", "id": "keys", "actions": pressed}])
 
+    def work(self) -> dict[str, float]:
+        """The seconds that each thread of the browser has had a CPU for, so far: the same whatever else the machine does."""
+        parents = {}
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        ours = {self.driver}
+        while more := {p for p, parent in parents.items() if parent in ours} - ours:
+            ours |= more
+        found = {}
+        for pid in ours:
+            for thread in Path(f"/proc/{pid}/task").glob("*"):
+                with contextlib.suppress(OSError):
+                    found[f"{(thread / 'comm').read_text().strip()} {thread.name}"] = int((thread / "schedstat").read_text().split()[0]) / 1e9
+        return found
+
+    def busiest(self, before: dict[str, float]) -> tuple[str, float]:
+        """The thread that has worked most since `work` said `before`, and for how many seconds: as long as that it takes where nothing else runs."""
+        return max(((name, t - before.get(name, 0.0)) for name, t in self.work().items()), key=lambda one: one[1])
+
     def errors(self) -> list[str]:
         return [e["message"] for e in self.do("POST", "/se/log", type="browser") if e["level"] == "SEVERE"]
 
@@ -70,7 +91,7 @@ def window(profile: Path) -> Iterator[Browser]:
     try:
         assert server.stdout is not None
         port = next(m.group(1) for line in server.stdout if (m := re.search(r"started successfully on port (\d+)", line)))
-        found = Browser(f"http://127.0.0.1:{port}", profile)
+        found = Browser(f"http://127.0.0.1:{port}", profile, server.pid)
         yield found
         found.ask("DELETE", f"/session/{found.session}")
     finally:

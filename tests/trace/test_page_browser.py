@@ -246,18 +246,24 @@ def test_a_large_trace_makes_no_element_for_each_event(browser: Browser, tmp_pat
 
 
 def test_a_large_trace_opens_in_two_seconds_and_moves_at_thirty_frames(browser: Browser, tmp_path: Path) -> None:
-    """The figures of `benchmarks/trace_page.py`: best of three, since others may be at work on this machine."""
+    """The figures of `benchmarks/trace_page.py`, by what the busiest thread of the browser works, since others may be at work on this machine."""
     path = large().save(tmp_path / "large.html")
-    opened, frames = [], []
-    for _ in range(3):
-        browser.open(path, "#time")
-        opened.append(browser.run("performance.getEntriesByType('navigation')[0].domComplete") / 1e3)
-        took = browser.run(FRAMES)
-        frames.append(1e3 * len(took) / sum(took))
-        if opened[-1] < 2 and frames[-1] >= 30:
-            break
-    assert min(opened) < 2 and max(frames) >= 30, (opened, frames)
+    opened, frame = measured(browser, path)
+    assert opened < 2 and frame < 1 / 30, (opened, frame)
     assert browser.run("flambeau.data.works.from.filter(f => f >= 0).length") == 20_000 and browser.errors() == []
+
+
+def measured(browser: Browser, path: str) -> tuple[float, float]:
+    """Seconds from asking for a page until it is drawn, and for a frame while it zooms and moves."""
+    browser.do("POST", "/url", url="about:blank")
+    browser.size(1280)
+    before = browser.work()
+    browser.do("POST", "/url", url=Path(path).as_uri() + "#time")
+    browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    opened = browser.busiest(before)[1]
+    before = browser.work()
+    frames = len(browser.run(FRAMES))
+    return opened, browser.busiest(before)[1] / frames
 
 
 def large() -> Any:
@@ -350,9 +356,18 @@ def test_printed_it_is_light_whole_and_without_buttons(browser: Browser, trainin
         assert browser.run("""[...document.querySelectorAll('table, canvas, svg')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)
             .map(e => e.tagName + ' ' + e.className)""") == []
         assert browser.run("[...document.querySelectorAll('.training td')].every(e => e.offsetWidth > 0)")
+        # every cell is as wide as its words, and numbers stay on one line
+        assert browser.run("""[...document.querySelectorAll('th, td')].filter(e => { const range = document.createRange(); range.selectNodeContents(e);
+            const tops = [...range.getClientRects()].map(r => r.top);
+            return e.scrollWidth > e.clientWidth + 1 || e.className === 'num' && Math.max(...tops) - Math.min(...tops) > 8; }).map(e => e.innerText)""") == []
+        if view == "#steps":  # rows as wide as the paper, which have each stage once
+            assert browser.run("[...document.querySelectorAll('.frame:not(.paper)')].some(e => e.offsetWidth)") is False
+            drawn = browser.run("[...document.querySelectorAll('.frame.paper g[data-stage]')].map(g => +g.dataset.stage)")
+            assert drawn == columns_of(training)["stages"]["i"][:24]
         pages = browser.do("POST", "/print", background=True)
         assert base64.b64decode(pages)[:5] == b"%PDF-"
         browser.run("dispatchEvent(new Event('afterprint'))")
+        assert browser.run("document.querySelectorAll('.paper').length") == 0
         assert browser.run("document.documentElement.dataset.look") is None and browser.errors() == []
     finally:
         media("", "light")

@@ -178,7 +178,7 @@ def _down(to: Meta, of: Meta, route: _Route, later: bool) -> Carry:
     fetch = transfers.bind(to.device, of.device, route.nbytes, not (later and plain), parts)
 
     def down(out: Tensor, there: Tensor, here: Tensor, source: Tensor) -> None:
-        wait = fetch(address(out) if later and plain else there.ptr, here.ptr, source.store, out.store)
+        wait = fetch(address(out) if later and plain else there.ptr, here.ptr, source.store, out.store, None, pack and (source.ptr, pack))
         if wait is not None:
             fill_later(out, wait)
     return _packed(route, pack, down, spread)
@@ -190,7 +190,7 @@ def _between(to: Meta, of: Meta, route: _Route) -> Carry:
     carry = transfers.bind(to.device, of.device, route.nbytes, False)
 
     def between(out: Tensor, there: Tensor, here: Tensor, source: Tensor) -> None:
-        carry(there.ptr, here.ptr, source.store, out.store, here.store)
+        carry(there.ptr, here.ptr, source.store, out.store, here.store, pack and (source.ptr, pack))
     return _packed(route, pack, between, unpack)
 
 

@@ -244,11 +244,12 @@ class Copy:
     source, target: devices.  stream: the one it is queued on; None for h2h.
     owners: (storage read, storage written), each None where the bytes are not a tensor's, or once it is gone.  A
         storage's `version` counts its writes, so that an unchanged one is known; `versions` are those of both when the copy was asked for.
+    place: what of the storage is read: its address, with what chooses elements there where these are not the bytes from there on.
     line: the user's line.
     seconds: how long the call kept the host; None until it has returned.
     """
 
-    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "after")
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "place", "after")
 
     def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None) -> None:
         self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
@@ -259,6 +260,7 @@ class Copy:
         self.read: weakref.ref[Any] | None = None
         self.written: weakref.ref[Any] | None = None
         self.versions = (0, 0)
+        self.place: Any = None
         self.after: list[Callable[[], None]] | None = None
 
     def finish(self) -> None:
@@ -349,11 +351,11 @@ def keep_journal(enter: Callable[[], None]) -> deque[Copy]:
 
 
 def note(direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None,
-         read: Any = None, written: Any = None) -> Copy:
+         read: Any = None, written: Any = None, place: Any = None) -> Copy:
     """A copy that is about to be made: counted, entered in the journal, and shown to the observers, who may refuse it by an error. Whoever
     carries it out sets `seconds`, and calls its `finish` where somebody waits for that (`after`).
 
-    read, written: the storages.
+    read, written: the storages.  place: see `Copy`.
     """
     record = Copy(direction, path, nbytes, blocking, source, target)
     total = totals[direction]
@@ -369,6 +371,7 @@ def note(direction: str, path: str, nbytes: int, blocking: bool, source: device,
         frame = frame.f_back
     if frame is not None:
         record.site = (frame.f_code.co_filename, frame.f_lineno) if ours(frame.f_code) is False else provenance.site()
+    record.place = place
     if read is not None:
         record.read = weakref.ref(read)
     if written is not None:

@@ -56,15 +56,20 @@ def found(ledger: Ledger) -> list[Finding]:
     for (line, came, where), (times, nbytes) in ledger.returns.items():
         out.append(Finding("ping-pong", line, f"{size(nbytes)} go back to where they came from, unchanged, {_times(times)}: they were sent to "
                            f"{where} at {came}.", "keep the tensor you had, or move it once.", times * nbytes, times))
-    for (line, where), (times, nbytes) in ledger.repeats.items():
+    for (line, where), (times, nbytes, pieces) in ledger.repeats.items():
         rows = [r for r in ledger.rows.values() if r.line == line and r.target == where]
-        looped = sum(r.count for r in rows) > times  # the line sent it first, too: it is in a loop
-        if looped:
-            out.append(Finding("hoist", line, f"the same unchanged {size(nbytes)} are sent to {where} {_times(times + 1)} from this line.",
-                               "move the copy out of the loop.", times * nbytes, times))
+        count = sum(r.count for r in rows)
+        one = size(nbytes / times)
+        if count <= times:  # another line sent it first
+            said = f"{one} that {where} was already sent are sent again, unchanged, {_times(times)}." if pieces == 1 else (
+                f"{size(nbytes)} in {times} copies are sent to {where} again, unchanged.")
+            out.append(Finding("sent again", line, said, "keep the first copy and use it.", nbytes, times))
+        elif pieces <= 1:
+            out.append(Finding("hoist", line, f"the same unchanged {one} are sent to {where} {_times(times + 1)} from this line.",
+                               "move the copy out of the loop.", nbytes, times))
         else:
-            out.append(Finding("sent again", line, f"{size(nbytes)} that {where} was already sent are sent again, unchanged, {_times(times)}.",
-                               "keep the first copy and use it.", times * nbytes, times))
+            out.append(Finding("hoist", line, f"{times} of {count} copies to {where} from this line send what was sent before and is unchanged: "
+                               f"{size(nbytes)}.", "send it once, before the loop, and use that copy or parts of it.", nbytes, times))
     for (line, where, reason), times in ledger.waits.items():
         if times >= 2:
             out.append(Finding("hidden synchronisation", line, f"{_reason(reason)} waits for {where} {_times(times)}.",

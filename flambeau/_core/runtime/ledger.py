@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "FLAMBEAU_LEDGER"
 _MOST_STORAGES = 4096
+_MOST_PIECES = 4096  # of one storage
 _NO_LINE = "(a thread of flambeau)"
 
 
@@ -68,13 +69,14 @@ class Row:
 class Travel:
     """One storage's copies: which version went where from which lines, and where its bytes came from."""
 
-    __slots__ = ("ref", "end", "sent", "origin")
+    __slots__ = ("ref", "end", "version", "sent", "origin")
 
     def __init__(self, ref: weakref.ref[Any], forget: Callable[[Any], None]) -> None:
         storage = ref()
         self.ref = ref
         self.end = None if storage is None else weakref.ref(storage, forget)
-        self.sent: dict[Any, list[Any]] = {}  # target device: [version, count, bytes of one, last line]
+        self.version = 0  # of what is in `sent`
+        self.sent: dict[tuple[Any, Any, int], int] = {}  # target device, place in the storage, bytes: how often
         self.origin: tuple[Any, str, int] | None = None  # (device, line, own version when it arrived)
 
 
@@ -85,7 +87,7 @@ class Ledger:
         self._lock = forks.lock()
         self.rows: dict[Any, Row] = {}
         self.waits: dict[tuple[str, str, str], int] = {}  # (line, device, reason): times
-        self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of one]
+        self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of these, how many different pieces]
         self.returns: dict[tuple[str, str, str], list[int]] = {}  # (line, line it came by, device): [times, bytes]
         self.small: dict[tuple[str, str], list[float]] = {}  # (line, device): [times, seconds there, seconds here]
         self._travels: dict[int, Travel] = {}
@@ -128,14 +130,18 @@ class Ledger:
             return
         version, written = record.versions
         travel = self._travel(source)
-        sent = travel.sent.get(record.target)
-        if sent is not None and sent[0] == version and sent[2] == record.nbytes:
-            sent[1] += 1
-            again = self.repeats.setdefault((line, str(record.target)), [0, record.nbytes])
+        if travel.version != version:
+            travel.version = version
+            travel.sent.clear()
+        elif len(travel.sent) >= _MOST_PIECES:
+            travel.sent.pop(next(iter(travel.sent)))
+        piece = record.target, record.place, record.nbytes
+        times = travel.sent[piece] = travel.sent.get(piece, 0) + 1
+        if times > 1:
+            again = self.repeats.setdefault((line, str(record.target)), [0, 0, 0])
             again[0] += 1
-            sent[3] = line
-        else:
-            travel.sent[record.target] = [version, 1, record.nbytes, line]
+            again[1] += record.nbytes
+            again[2] += times == 2
         came = travel.origin
         if came is not None and came[0] is record.target and version == came[2]:
             found = self.returns.setdefault((line, came[1], str(record.source)), [0, record.nbytes])

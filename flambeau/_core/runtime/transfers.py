@@ -40,7 +40,8 @@ def plain(to: device, source: device, nbytes: int, blocking: bool) -> Carry:
 
 def bind(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | None = None) -> Carry:
     """What copies so many bytes where at least one side is a GPU: ``f(dst, src, read, written, keep)`` with the addresses, the storages for
-    observers, and what must live until the copy is done.
+    observers, what must live until the copy is done, and `place`: what of the storage is read, where that is not told by `src` and these bytes (a
+    packed copy's address is not where its elements are).
 
     Plain bytes, or through `parts`.  blocking: it returns when they have arrived.  Otherwise only page-locked memory is read or written
     later: then what a copy to the host gives waits for it.  Between GPUs the host never waits.
@@ -57,11 +58,12 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
     make: Parts = parts or (lambda src, most: staging.bytes_out(src, nbytes, most))
     straight = g.driver.copier(g.physical, "h2d", nbytes, blocking)
 
-    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> None:
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(src)
         staged = not pinned and not (blocking and small and whole)
-        record = note("h2d", "staged" if staged else "pinned" if pinned else "pageable", nbytes, blocking, source, to, stream, read, written)
+        record = note("h2d", "staged" if staged else "pinned" if pinned else "pageable", nbytes, blocking, source, to, stream, read, written,
+                      place or (src if whole else (src, parts)))
         since = perf_counter()
         try:
             if not staged:
@@ -104,12 +106,13 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
     waiting = g.driver.copier(g.physical, "d2h", nbytes, True)
     later = None if blocking else g.driver.copier(g.physical, "d2h", nbytes, False)
 
-    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> Callable[..., None] | None:
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> Callable[..., None] | None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(dst)
         waits = later is None or not pinned
         staged = not pinned and not (small and whole)
-        record = note("d2h", "staged" if staged else "pinned" if pinned else "pageable", nbytes, waits, source, to, stream, read, written)
+        record = note("d2h", "staged" if staged else "pinned" if pinned else "pageable", nbytes, waits, source, to, stream, read, written,
+                      place or src)
         since = perf_counter()
         try:
             if staged:
@@ -165,9 +168,9 @@ def _between(to: device, source: device, nbytes: int) -> Carry:
     peer = a is not b and gpus.enable_peer(b, a)
     direction, path = ("d2d", "d2d") if a is b else ("peer", "peer" if peer else "host")
 
-    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None) -> None:
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> None:
         here, there = thread.streams.get(a) or a.default, thread.streams.get(b) or b.default
-        record = note(direction, path, nbytes, False, source, to, here, read, written)
+        record = note(direction, path, nbytes, False, source, to, here, read, written, place or src)
         since = perf_counter()
         try:
             if a is not b:  # after what the destination's stream did with that memory, before what it does next

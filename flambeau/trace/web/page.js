@@ -7,15 +7,25 @@
     if (lines) lines.relook();
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (lines) lines.relook(); });
-  // Paper is light, whatever the screen is; what a canvas holds is drawn anew.
+  // Paper is light, whatever the screen is, and narrow: the lanes are drawn anew for it.
   let shown = null;
+  const frame = document.querySelector(".frame");
+  const onPaper = () => {
+    if (lines) { lines.relook(); lines.resize(); lines.paint(); } else if (frame && shown !== null) stepsOnPaper(frame);
+  };
   addEventListener("beforeprint", () => {
-    if (shown === null) { shown = root.dataset.look || ""; root.dataset.look = "light"; if (lines) lines.relook(); }
+    if (shown !== null) return;
+    shown = root.dataset.look || "";
+    root.dataset.look = "light";
+    root.dataset.paper = "";
+    onPaper();
   });
   addEventListener("afterprint", () => {
     if (shown) root.dataset.look = shown; else delete root.dataset.look;
+    delete root.dataset.paper;
+    document.querySelectorAll(".paper").forEach((e) => e.remove());
     shown = null;
-    if (lines) lines.relook();
+    onPaper();
   });
   if (document.getElementById("lanes")) {
     const names = document.querySelector(".names"), scroll = document.querySelector(".scroll"), overview = document.querySelector(".overview");

@@ -21,6 +21,7 @@
   const nameLanes = (names, heights, most = [], room = 0) => { // most: the bytes of the curve at a lane's lower edge, which is `room` high
     names.replaceChildren();
     lanes.forEach((lane, i) => {
+      if (!heights[i]) return;
       const d = html("div", undefined, names, { title: `${lane.label}: ${lane.note}` });
       d.style.height = heights[i] + "px";
       d.dataset.lane = lane.label;
@@ -35,18 +36,38 @@
       }
     });
   };
-  const steps = (names, scroll) => {
-    scroll.replaceChildren();
-    const n = Math.min(count, MOST_STEPS), GAP = 22;
-    const lines = [], widths = [], tall = lanes.map(() => 1);
-    for (let k = 0; k < n; k++) {
-      const v = values(k);
-      lines[k] = Array.isArray(v) ? v : v ? [cut(v, 210, MONO)] : [];
-      tall[S.to[k]] = Math.max(tall[S.to[k]], lines[k].length);
-      widths[k] = 24 + Math.max(86, Math.min(236, Math.max(wide(pretty(word("call", k)), "650 " + BODY) + 18,
-        wide(pretty(`${word("out", k)} ${word("type", k)}`), BODY), ...lines[k].map((l) => wide(l, MONO)))));
+  const GAP = 22;
+  const boxOf = (k) => { // the lines of values in a stage's box, and how wide it is
+    const v = values(k), lines = Array.isArray(v) ? v : v ? [cut(v, 210, MONO)] : [];
+    return { lines, width: 24 + Math.max(86, Math.min(236, Math.max(wide(pretty(word("call", k)), "650 " + BODY) + 18,
+      wide(pretty(`${word("out", k)} ${word("type", k)}`), BODY), ...lines.map((l) => wide(l, MONO))))) };
+  };
+  const PAPER_STEPS = 24;
+  const stepsOnPaper = (frame) => { // rows of boxes as wide as the paper, each with its lanes
+    const room = frame.clientWidth - 160, n = Math.min(count, PAPER_STEPS);
+    for (let k = 0, first = 0, x = GAP; k <= n; k++) {
+      const w = k < n ? boxOf(k).width + GAP : Infinity;
+      if (x + w > room && k > first) {
+        const row = html("div", undefined, null, { class: "frame paper" });
+        frame.before(row);
+        steps(html("div", undefined, row, { class: "names" }), html("div", undefined, row, { class: "scroll" }), first, k);
+        first = k;
+        x = GAP;
+      }
+      x += w;
     }
-    const heights = tall.map((t) => 78 + 15 * t + 22), tops = [];
+    if (count > n) frame.before(html("p", `The first ${n} of ${count} stages; on a screen, "time" shows all.`, null, { class: "paper" }));
+  };
+  const steps = (names, scroll, first = 0, n = Math.min(count, MOST_STEPS)) => {
+    scroll.replaceChildren();
+    const lines = [], widths = [], tall = lanes.map(() => 1);
+    const seen = new Set(); // on paper, a row has the lanes that something is in
+    for (let k = first; k < n; k++) {
+      ({ lines: lines[k], width: widths[k] } = boxOf(k));
+      tall[S.to[k]] = Math.max(tall[S.to[k]], lines[k].length);
+      seen.add(S.to[k]).add(S.lane[k]);
+    }
+    const heights = tall.map((t, i) => shown === null || seen.has(i) ? 78 + 15 * t + 22 : 0), tops = [];
     let height = 0;
     heights.forEach((h) => { tops.push(height); height += h; });
     const width = Math.max(scroll.clientWidth, widths.reduce((a, w) => a + w + GAP, GAP));
@@ -57,10 +78,10 @@
     });
     const edges = make("g", {}, svg), boxes = [];
     let x = GAP;
-    for (let k = 0; k < n; k++) {
+    for (let k = first; k < n; k++) {
       const w = widths[k], inner = w - 20, h = 66 + 15 * lines[k].length, y = tops[S.to[k]] + (heights[S.to[k]] - h) / 2;
       const predicted = S.flags[k] & PREDICTED;
-      const g = make("g", { class: kindOf(k), tabindex: k ? -1 : 0, role: "img" }, svg);
+      const g = make("g", { class: kindOf(k), tabindex: k > first ? -1 : 0, role: "img" }, svg);
       g.setAttribute("aria-label", pretty(`${S.i[k]}: ${word("call", k)}, ${word("device", k)}, ${word("out", k)}, ${seconds(S.micros[k], predicted)}`
         + ` ${predicted ? "predicted" : "measured"}`));
       g.dataset.stage = S.i[k];
@@ -74,7 +95,7 @@
         cut([seconds(S.micros[k], predicted), S.moved[k] ? "" : size(S.bytes[k])].filter(Boolean).join(", "), inner, BODY));
       boxes[k] = { g, x, y, w, h };
       const b = boxes[k], moves = S.to[k] !== S.lane[k];
-      const from = S.sources[k].map((i) => numberOf.get(i)).filter((j) => j < k);
+      const from = S.sources[k].map((i) => numberOf.get(i)).filter((j) => j >= first && j < k);
       from.forEach((j, nth) => {
         const a = boxes[j], carried = moves && nth === 0;
         const x0 = a.x + a.w, y0 = a.y + a.h / 2, y1 = b.y + b.h / 2, beyond = j < k - 1 && S.to[j] === S.to[k];
@@ -97,12 +118,12 @@
       }
       x += w + GAP;
     }
-    if (count > n) make("text", { class: "soft", x: 8, y: 14 }, svg, `the first ${n} of ${count} stages; "time" shows all`);
+    if (n === MOST_STEPS && count > n) make("text", { class: "soft", x: 8, y: 14 }, svg, `the first ${n} of ${count} stages; "time" shows all`);
     // one stop of the tabulator; arrow keys go from box to box
     svg.addEventListener("keydown", (e) => {
       const k = numberOf.get(+(e.target.dataset.stage || 0));
       if (k === undefined) return;
-      const to = { ArrowRight: k + 1, ArrowDown: k + 1, ArrowLeft: k - 1, ArrowUp: k - 1, Home: 0, End: n - 1 }[e.key];
+      const to = { ArrowRight: k + 1, ArrowDown: k + 1, ArrowLeft: k - 1, ArrowUp: k - 1, Home: first, End: n - 1 }[e.key];
       if (e.key === "Enter") show(k);
       if (to === undefined || !boxes[to]) return;
       e.preventDefault();

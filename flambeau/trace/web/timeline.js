@@ -16,8 +16,7 @@
       t.start.push(start); t.end.push(Math.max(start, end)); t.stage.push(stage); t.work.push(work); t.kind.push(kind);
     };
     for (let k = 0; k < count; k++) {
-      const lane = lanes[S.lane[k]].gpu ? lanes[S.to[k]].gpu ? lanes[S.lane[k]].host : S.to[k] : S.lane[k];
-      put(lane, S.start[k], S.end[k], k, -1, S.flags[k] & BAD ? WRONG : HOST);
+      put(S.host[k], S.start[k], S.end[k], k, -1, S.flags[k] & BAD ? WRONG : HOST);
     }
     for (let w = 0; w < K.stage.length; w++) {
       const k = K.stage[w];

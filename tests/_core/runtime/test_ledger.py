@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
@@ -97,6 +99,61 @@ def test_the_same_tensor_from_two_lines(gpus) -> None:
         x.add_(1)
         x.cuda()
     assert not t.findings
+
+
+def test_parts_of_a_tensor_are_told_apart(gpus) -> None:
+    data, other = torch.randn(8, 4), torch.randn(4, 8)
+    with torch.transfers(show=False) as t:
+        for i in range(0, 8, 2):
+            data[i:i + 2].to("cuda")
+        other[:, :4].to("cuda"), other[:, 4:].to("cuda")  # from one address on, and of as many bytes
+        other[::2].to("cuda"), other[:2].to("cuda")
+        there = torch.randn(8, 8, device="cuda")
+        for i in range(8):
+            there[:, i].cpu()
+    assert not [f for f in t.findings if f.kind in ("hoist", "sent again")]
+    with torch.transfers(show=False) as t:
+        for _ in range(3):
+            for i in range(0, 8, 2):
+                data[i:i + 2].to("cuda"); line = here()  # noqa: E702
+    (f,) = [f for f in t.findings if f.kind == "hoist"]
+    assert (f.line, f.count, f.nbytes) == (line, 8, 8 * 32)
+    assert f.text == "8 of 12 copies to cuda:0 from this line send what was sent before and is unchanged: 256 B."
+    with torch.transfers(show=False) as t:
+        for _ in range(3):
+            for i in range(0, 8, 2):
+                data[i:i + 2].to("cuda")
+            data.add_(1)
+    assert not [f for f in t.findings if f.kind in ("hoist", "sent again")]
+    with torch.transfers(show=False) as t:
+        parts = [data[i:i + 2].to("cuda") for i in range(0, 8, 2)]
+        for i in range(0, 8, 2):
+            parts.append(data[i:i + 2].to("cuda"))
+    (f,) = [f for f in t.findings if f.kind == "sent again"]
+    assert f.text == "128 B in 4 copies are sent to cuda:0 again, unchanged."
+
+
+def test_lines_are_the_programs_and_not_those_of_pythons_library(gpus) -> None:
+    layer = torch.nn.Linear(3, 2)
+    with torch.transfers(show=False) as t, ThreadPoolExecutor(1) as pool:
+        pool.submit(layer.to, "cuda").result()
+        copy.deepcopy(layer).cpu(); line = here()  # noqa: E702
+    assert {r["line"] for r in t.rows} == {"(a thread of flambeau)", line}
+
+
+def test_replicas_and_pinned_batches_have_the_line_of_the_program(gpus) -> None:
+    model = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())).to("cuda")
+    with torch.trace() as t:
+        model(torch.randn(4, 3)); called = here()  # noqa: E702
+        for _ in range(2):
+            model(torch.randn(4, 3))
+    assert {s.line for s in t.stages if s.name == "linear"} == {called, f"{__file__}:{int(called.rpartition(':')[2]) + 2}"}
+    assert {s.thread for s in t.stages} <= {0, 1, 2}  # a thread that has ended leaves its lane to the next
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    with torch.trace() as t:
+        for _ in torch.utils.data.DataLoader(data, batch_size=4, num_workers=1, pin_memory=True):
+            line = here(-1)
+    assert {s.line for s in t.stages if s.name == "pin_memory"} == {line}
 
 
 def test_many_small_copies(gpus) -> None:

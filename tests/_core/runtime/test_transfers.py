@@ -100,7 +100,7 @@ def test_the_ledger_of_the_process_has_each_copy_with_its_line_and_time() -> Non
     (row,) = [r for r in torch.transfers.so_far().table() if r["direction"] == "h2d"]
     assert row["count"] == 600 and row["nbytes"] == 600 * X.nbytes and row["line"].startswith(__file__) and row["seconds"] > 0
     found = torch.transfers.so_far()
-    assert sum(n for n, _ in found.repeats.values()) == 599  # the same unchanged bytes again and again
+    assert sum(n for n, *_ in found.repeats.values()) == 599  # the same unchanged bytes again and again
     assert ledger.process is found and not found._journal
 
 
