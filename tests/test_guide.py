@@ -37,11 +37,12 @@ def test_the_words_of_the_glossary() -> None:
     assert unused == []
 
 
-@pytest.mark.parametrize("name", ["tensors", "data", "models", "autograd", "errors", "glossary", "differences"])
-def test_sentences_are_short(name: str) -> None:
-    text = re.sub(r"```.*?```", "", (DOCS / "guide" / f"{name}.md").read_text("utf-8"), flags=re.DOTALL)
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "index.md", DOCS.parent / "README.md"], ids=lambda p: p.name)
+def test_sentences_are_short(page: Path) -> None:
+    text = re.sub(r"```.*?```|^ {4}.*?$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     prose = " ".join(line for line in text.splitlines() if line and line[0] not in "|#")
-    long = [s for s in re.split(r"(?<=[.:;?])\s+", prose) if len(s.split()) > 30]
+    cells = [cell for line in text.splitlines() if line.startswith("|") for cell in line.split("|")]
+    long = [s for part in (prose, *cells) for s in re.split(r"(?<=[.:;?])\s+", part) if len(s.split()) > 30]
     assert long == []
 
 

@@ -303,7 +303,7 @@ class Pool:
             self.meters["reserved_bytes"].add(size)
             self.meters["segment"].add(1)
             if self.history is not None:
-                self.history.note("segment_alloc", address, size)
+                self.history.segment(True, address, size)
         return address
 
     def _reserve(self, size: int) -> int:
@@ -381,7 +381,7 @@ class Pool:
             self.meters["reserved_bytes"].take(size)
             self.meters["segment"].take(1)
             if self.history is not None:
-                self.history.note("segment_free", base, size)
+                self.history.segment(False, base, size)
             self._unreserve(base)
         self.driver.trim(self.physical)
 

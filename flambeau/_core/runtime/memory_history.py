@@ -38,6 +38,12 @@ class History:
             self.trace.append({"action": action, "addr": address, "size": size, "stream": 0, "time_us": time.time_ns() // 1000,
                                "frames": frames or [], "pool_id": (0, 0), **more})
 
+    def segment(self, taken: bool, address: int, size: int) -> None:
+        """The pool took memory from the driver, or gave it back."""
+        if self.on:
+            frames = stack(self.depth) if self.context in (("alloc", "all") if taken else ("all",)) else None
+            self.note("segment_alloc" if taken else "segment_free", address, size, frames)
+
     def taker(self, take: Callable[[int], tuple[int, Any]]) -> Callable[[int], tuple[int, Any]]:
         """`take` with a note of each block."""
         def watched(nbytes: int) -> tuple[int, Any]:
