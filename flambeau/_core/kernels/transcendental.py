@@ -116,7 +116,10 @@ def _expm1(x: Value) -> Value:
     rest = (r * r).fma(_poly(r, "EXPM1"), lost)
     # half of the result, as 2**n itself may be out of range
     power = ((bits + (k.bias - 1)) << k.mantissa).floats()
-    result = rest.fma(power, r.fma(power, power - 0.5)) * 2.0
+    whole = power - 0.5
+    near = r.fma(power, whole)
+    off = r.fma(power, whole - near) + (power - whole - 0.5)  # what rounding took from both: exact, as `whole` is 0 or the larger part
+    result = (rest.fma(power, off) + near) * 2.0
     return (abs(x) < k.whole).pick(x, result)
 
 

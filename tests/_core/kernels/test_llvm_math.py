@@ -67,7 +67,7 @@ TWICE: dict[str, Any] = {
     "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "erf": lambda x: _double(math.erf)(x), "erfc": lambda x: _double(math.erfc)(x)}
 SINGLE = [
-    ("exp", lambda: _every(1e-9, 110), 1.0), ("exp2", lambda: _every(1e-9, 155), 1.0), ("expm1", lambda: _every(1e-40, 95), 1.5),
+    ("exp", lambda: _every(1e-9, 110), 1.0), ("exp2", lambda: _every(1e-9, 155), 1.0), ("expm1", lambda: _every(1e-40, 95), 1.0),
     ("log", lambda: _positive(1e-45, 3e38), 1.0), ("log", lambda: 1 + _every(1e-7, 0.4), 1.0), ("log2", lambda: _positive(1e-45, 3e38), 1.0),
     ("log2", lambda: 1 + _every(1e-7, 0.4), 1.0), ("log10", lambda: _positive(1e-45, 3e38), 1.0), ("log10", lambda: 1 + _every(1e-7, 0.4), 1.0),
     ("log1p", lambda: _every(1e-40, 0.999999), 1.5), ("log1p", lambda: _positive(0.1, 3e38), 1.5), ("tanh", lambda: _every(1e-40, 12), 1.5),
