@@ -33,6 +33,7 @@
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU
 #   make kernel-report  how far our kernels are from the limit of an H200, by their memory accesses and machine code; needs g++, no GPU
+#   make calibrate  measures what this GPU reaches, and writes a model file for simulated ones: CALIBRATE="--out mine.toml"
 #   make step-count  what a training step asks of a GPU: launches, bytes, copies, waits, memory; on the tests' fake driver, needs g++
 #   make libraries  programs on transformers, lightning, timm and others in an environment without torch, beside PyTorch: docs/libraries.md;
 #                 downloads about 2 GB; LIBRARIES="--only peft --alone" for a part
@@ -64,7 +65,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Kernels of usual programs, made behind the first program, are for users: here they would make measurements worse.
 export FLAMBEAU_WARM := 0
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count libraries sizes perfetto dist-check fix clean
+.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count calibrate libraries sizes perfetto dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -267,6 +268,10 @@ REPORT ?= --check
 
 kernel-report: .venv/.report
 	$(BIN)/python benchmarks/gpu/kernel_report.py $(REPORT)
+
+CALIBRATE ?=
+calibrate: $(if $(GPU_PYTHON),,.venv/.cuda)
+	$(or $(GPU_PYTHON),$(BIN)/python) -m flambeau.simulated.calibrate $(CALIBRATE)
 
 step-count: .venv/.dev
 	$(BIN)/python benchmarks/gpu/step_count.py $(BENCH)

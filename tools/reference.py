@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "reference.md"
 # name: (without it, what it does)
 VARIABLES: dict[str, tuple[str, str]] = {
     "FLAMBEAU_SIM_GPUS": ("no simulated GPU", "How many GPUs are simulated. 0 also hides real ones."),
-    "FLAMBEAU_SIM_MODEL": ("H200", "Which GPU is simulated: a name of the table below."),
+    "FLAMBEAU_SIM_MODEL": ("H200", "Which GPU is simulated: a name of the table below, or a model file (`.toml`)."),
     "FLAMBEAU_SIM_MEMORY": ("the model's", "The memory of each simulated GPU, such as `8GiB`. Small sizes help to test what happens when it is full."),
     "FLAMBEAU_SIM_QUEUE": ("eager", "When simulated GPUs do their work. `eager`: at once, in threads. `lazy`: when something waits for it. "
                                     "`random`: in an order drawn from the seed, to find missing waits."),
@@ -96,7 +96,9 @@ def page() -> str:
 def _models() -> list[str]:
     from flambeau._core.drivers.simulated.models import MODELS
     lines = ["## GPUs that can be simulated", "", "Case, spaces and hyphens in a name do not matter. `flambeau.simulate(model=...)`, `--sim-model` and "
-             "`FLAMBEAU_SIM_MODEL` take these names. Rates are the makers' figures; predicted times follow from them.", "",
+             "`FLAMBEAU_SIM_MODEL` take these names. Rates are the makers' figures. Predicted times follow from "
+             "what an H100 reaches of its own, as published ([how near they are](predictions.md)); a model file of "
+             "`python -m flambeau.simulated.calibrate`, named by its path, has what was measured on the GPU at hand.", "",
              "| name | in full | memory | GB/s | TFLOP/s: float64, float32, TF32, 16 bits | PCIe, NVLink (GB/s) | reaches other GPUs |",
              "|---|---|---|---|---|---|---|"]
     for m in MODELS.values():

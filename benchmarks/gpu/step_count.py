@@ -4,8 +4,7 @@ The steps that bench_gpu.py measures, at their real sizes, on the tests' fake li
 For each step: launches by name, with the bytes they read and write and what an H200 would take for them, copies, casts, allocations, calls
 of the driver that wait or mark a place, waits of the host, the most memory that was taken at once, and the host's own time.
 
-The device's time is an estimate: the bytes of each launch at 4.3 TB/s, or its operations at 790 TFLOP/s (16 bits) or 50 (32 bits), and
-never less than 2.5 us.
+The device's time is what the virtual clock of simulated GPUs predicts for these launches on --model, an H200 or a model file as measured.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from gpu_lines import SMOKE, Sizes, networks, small  # noqa: E402
 from host_cost import fake  # noqa: E402
 
-_BANDWIDTH, _NARROW, _WIDE, _LEAST = 4.3e12, 790e12, 50e12, 2.5e-6
+MODEL = "H200"
 _CALLS = ("cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuStreamWaitEvent", "cuStreamQuery", "cuStreamSynchronize",
           "cuCtxSynchronize", "cuMemAllocFromPoolAsync", "cuMemFreeAsync", "cuMemAlloc", "cuMemFree", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
           "cuMemcpyDtoDAsync", "cuMemcpyAsync", "cuLaunchKernel")
@@ -67,8 +66,8 @@ class _Counting:
 
 def seconds(prepared: Any) -> float:
     """What a launch may take on the device."""
-    narrow = "float16" in prepared.name or "attention" in prepared.name
-    return max(_LEAST, int(prepared.nbytes) / _BANDWIDTH, int(prepared.flops) / (_NARROW if narrow else _WIDE))
+    from flambeau._core.drivers.simulated import clock, models
+    return clock.kernel_seconds(models.model(MODEL), prepared)
 
 
 def count(t: Any, step: Callable[[], Any], lib: Any, rounds: int = 9) -> Found:
@@ -221,7 +220,10 @@ def main() -> int:
     parser.add_argument("--launches", action="store_true", help="each kind of launch")
     parser.add_argument("--json", default="", help="a file for the figures")
     parser.add_argument("--small", action="store_true", help="the smoke form's sizes")
+    parser.add_argument("--model", default="H200", help="whose times are predicted: a simulated GPU's name, or a model file")
     options = parser.parse_args()
+    global MODEL
+    MODEL = options.model
     os.environ.pop("FLAMBEAU_SIM_GPUS", None)
     os.environ.setdefault("FAKE_ABSENT", "")  # cuDNN is there
     if not fake(memory=64 << 30):  # nothing touches it

@@ -47,7 +47,7 @@ def times(tmp_path: Path, *options: str) -> dict[int, list[float]]:
 @pytest.mark.parametrize("queue", ["eager", "lazy", "random"])
 def test_who_receives_waits_for_the_sender_on_the_virtual_clock(tmp_path: Path, queue: str) -> None:
     took = times(tmp_path, "--queue", queue)
-    work = 10 * 2 * 4 * (1 << 26) / (H200.bandwidth * 1e9)  # of the sender, before it sends
+    work = 10 * 2 * 4 * (1 << 26) / (H200.reached.moving["map"] * 1e9)  # of the sender, before it sends
     assert all(work <= t < 1.05 * work + 3e-5 for t in took[0])
     assert took[1][0] == pytest.approx(took[0][0], abs=1e-5)  # both take the link's time; the launches are the host's
     assert took[1][1:] == pytest.approx(took[0][1:], abs=1e-9)  # hosts beside one another: there at once

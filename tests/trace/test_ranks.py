@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import flambeau as torch
-from flambeau._core.drivers.simulated.clock import LAUNCH
 from flambeau._core.drivers.simulated.models import MODELS
+from flambeau._core.drivers.simulated.reached import LAUNCH
 from flambeau.trace import ranks
 from tests.distributed.ranks import checked, environment, free_port, needs_mpi, run
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau._core.drivers.simulated.clock import COPY, KERNEL, LAUNCH
+from flambeau._core.drivers.simulated.reached import COPY, KERNEL, LAUNCH
 from flambeau._core.runtime import dispatch
 from flambeau.trace import Trace
 

@@ -164,7 +164,7 @@ class PreparedLaunch:
     False where callers may not keep it, since what it holds is another's to drop.  `note`: called with the stream
     before each launch, to keep the program's line for an error that comes later; None where nothing is kept.  `condition`: of a
     launch that does nothing but raise, a launch that writes an int64, which is 0 where it would not, and its numbers.  `spec`: what a
-    library routine of the CPU was asked for (`specs`), where it is known.  Of a
+    library routine was asked for (`specs`), where it is known.  Of a
     `specs.Product` with an epilogue: `beside` bytes are written for the gradient (0: it reads the result), and `exact` says
     whether the result is that of the operations one by one.
     """

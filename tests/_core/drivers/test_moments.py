@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from flambeau._core.drivers.simulated import clock
-from flambeau._core.drivers.simulated.clock import KERNEL
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
+from flambeau._core.drivers.simulated.models import MODELS
+from flambeau._core.drivers.simulated.reached import KERNEL
 from flambeau._core.errors import AcceleratorError
 from flambeau._core.kernels.programs import PreparedLaunch
 from flambeau._core.kernels.specs import Collective
@@ -31,7 +32,7 @@ class Bench:
             self.known[item.name] = round(start * 1e6, 3), round(end * 1e6, 3)
 
     def kernel(self, stream: Any, micros: float, name: str) -> None:
-        self.d.launch(stream, PreparedLaunch(name, lambda: None, nbytes=round(micros * 4800 * 1e3)), ())
+        self.d.launch(stream, PreparedLaunch(name, lambda: None, nbytes=round(micros * MODELS["H200"].reached.moving["map"] * 1e3)), ())
 
     def collective(self, stream: Any, agreed: float | None, name: str = "all_reduce", fails: bool = False) -> None:
         """agreed: when the last rank is ready, in microseconds; None: nobody says."""

@@ -17,6 +17,7 @@ from flambeau._core.drivers.simulated import clock
 from flambeau._core.drivers.simulated.arena import Arena
 from flambeau._core.drivers.simulated.driver import SimulatedDriver
 from flambeau._core.drivers.simulated.models import MODELS, model
+from flambeau._core.drivers.simulated.reached import COPY, KERNEL, LAUNCH
 from flambeau._core.errors import AcceleratorError
 from flambeau._core.kernels.programs import PreparedLaunch
 
@@ -266,22 +267,22 @@ def test_capacity_is_the_models_unless_told() -> None:
 # --------------------------------------------------------------------------------------------------------------- clock
 def test_kernels_cost_the_longer_of_bytes_and_arithmetic() -> None:
     h = MODELS["H200"]
-    assert clock.kernel_seconds(h, PreparedLaunch("add", print, nbytes=4_800_000_000)) == pytest.approx(1e-3)
-    assert clock.kernel_seconds(h, PreparedLaunch("add", print)) == clock.KERNEL
-    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float32", print, flops=67 * 10**9)) == pytest.approx(1e-3)
+    assert clock.kernel_seconds(h, PreparedLaunch("add", print, nbytes=4_800_000_000)) == pytest.approx(1e-3 * 3.35 / 2.97)
+    assert clock.kernel_seconds(h, PreparedLaunch("add", print)) == KERNEL
+    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float32", print, flops=67 * 10**9)) == pytest.approx(1e-3 / 0.830)
     half = clock.kernel_seconds(h, PreparedLaunch("matmul_bfloat16", print, flops=67 * 10**9))
-    assert half == pytest.approx(67e9 / 989.5e12)
-    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float64", print, flops=67 * 10**9)) == pytest.approx(1e-3)
+    assert half == pytest.approx(67e9 / 989.5e12 / 0.830)
+    assert clock.kernel_seconds(h, PreparedLaunch("matmul_float64", print, flops=67 * 10**9)) == pytest.approx(1e-3 / 0.830)
 
 
 def test_copies_cost_their_path() -> None:
     h, card = MODELS["H200"], MODELS["RTX 4090"]
     gb = 10**9
-    assert clock.copy_seconds(h, "h2d", gb, True) == pytest.approx(1 / 63 + clock.COPY)
-    assert clock.copy_seconds(h, "h2d", gb, False) == pytest.approx(1 / 8 + clock.COPY)
-    assert clock.copy_seconds(h, "d2d", gb, True) == pytest.approx(2 / 4800)
-    assert clock.copy_seconds(h, "peer", gb, True, h) == pytest.approx(1 / 450 + clock.COPY)
-    assert clock.copy_seconds(card, "host", gb, True, card) == pytest.approx(2 / 31.5 + 2 * clock.COPY)
+    assert clock.copy_seconds(h, "h2d", gb, True) == pytest.approx(1 / 51 + COPY)
+    assert clock.copy_seconds(h, "h2d", gb, False) == pytest.approx(1 / 8 + COPY)
+    assert clock.copy_seconds(h, "d2d", gb, True) == pytest.approx(2 / 4800 * 3.35 / 2.90)
+    assert clock.copy_seconds(h, "peer", gb, True, h) == pytest.approx(1 / 376 + COPY)
+    assert clock.copy_seconds(card, "host", gb, True, card) == pytest.approx(1 / 25.5 + 1 / 26 + 2 * COPY)
 
 
 def test_elapsed_time_is_the_work_between_two_events_whoever_runs_it() -> None:
@@ -291,11 +292,11 @@ def test_elapsed_time_is_the_work_between_two_events_whoever_runs_it() -> None:
         start, end = d.event_create(True), d.event_create(True)
         d.event_record(start, s)
         for _ in range(10):
-            d.launch(s, PreparedLaunch("big", lambda: None, nbytes=4_800_000_000), ())
+            d.launch(s, PreparedLaunch("big", lambda: None, nbytes=round(4_800_000_000 * 2.97 / 3.35)), ())
         d.event_record(end, s)
         d.event_synchronize(end)
         # ten milliseconds, and the host's first call
-        assert d.event_elapsed(start, end) == pytest.approx(10 + clock.LAUNCH * 1e3, rel=1e-6)
+        assert d.event_elapsed(start, end) == pytest.approx(10 + LAUNCH * 1e3, rel=1e-6)
         assert d.host_time() >= 0.01
         d.close()
 
@@ -303,7 +304,7 @@ def test_elapsed_time_is_the_work_between_two_events_whoever_runs_it() -> None:
 def test_devices_overlap_on_the_clock_and_waits_order_them() -> None:
     d = make("lazy")
     a, b = d.stream_create(0), d.stream_create(0)
-    big = PreparedLaunch("big", lambda: None, nbytes=4_800_000_000)
+    big = PreparedLaunch("big", lambda: None, nbytes=round(4_800_000_000 * 2.97 / 3.35))
     d.launch(a, big, ())
     d.launch(b, big, ())
     assert d.device_time(0) == pytest.approx(2e-3, abs=2e-5)  # each fills the GPU

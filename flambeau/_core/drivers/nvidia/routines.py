@@ -55,7 +55,10 @@ def prepare(launches: Launches, device: int, spec: Spec) -> PreparedLaunch | Non
         if where is None:
             return None
         make = _found[kind] = getattr(import_module("." + where[0], __package__), where[1])
-    return make(launches, device, spec)
+    prepared = make(launches, device, spec)
+    if prepared is not None:
+        prepared.spec = spec
+    return prepared
 
 
 def serves(kind: type[Spec]) -> bool:

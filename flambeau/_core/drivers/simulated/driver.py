@@ -281,7 +281,7 @@ class SimulatedDriver(Driver):
             if stream.graph is not None:
                 stream.graph.add(item, cost, busy, engines)
                 return
-            self._host += clock.LAUNCH
+            self._host += self._devices[stream.device].model.reached.launch
             start: float | None = None
             if stream.later or type(item) is Meet:
                 self._put_off(stream, item, cost, busy, engines)
@@ -414,7 +414,7 @@ class SimulatedDriver(Driver):
             if stream.graph is not None:
                 event.queue = None
                 return
-            self._host += clock.LAUNCH
+            self._host += self._devices[stream.device].model.reached.launch
             event.queue, event.ticket = stream, stream.submitted
             # work that only waits takes no time of its own, but the moment is never before the call
             event.moment = Moment()

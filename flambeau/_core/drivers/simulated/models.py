@@ -14,25 +14,38 @@ Links are one direction: half of NVLink's quoted total; PCIe's rate of sixteen l
 A network's rate is that of one port, of which each GPU has its own, as in NVIDIA's DGX A100 (eight HDR ports) and DGX H100 and H200 (eight NDR ports;
 their data sheets).  The time from one machine to the next is between those that NCCL's own table of latencies has for a network's ring (2.7 to 14 us by
 protocol, `tuning.cc`); Ethernet's is without RDMA, through two hosts' kernels, an estimate.
+
+What a GPU reaches of these rates is told in `reached`; a model file of `flambeau.simulated.calibrate` has both, as measured.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from . import reached
+
 
 class Model:
-    """Figures of one GPU: memory in MiB, rates in GB/s and TFLOP/s, caches in MiB, shared memory in KiB."""
+    """Figures of one GPU: memory in MiB, rates in GB/s and TFLOP/s, caches in MiB, shared memory in KiB.  source: where they come from; reached: what
+    it reaches of its rates, which is what work is priced by."""
 
-    __slots__ = ("name", "full_name", "capability", "memory_mib", "bandwidth", "float64", "double_products",
-                 "float32", "tf32", "half", "processors", "l2_mib", "shared_kib", "threads", "pcie", "nvlink", "peer")
+    __slots__ = ("name", "full_name", "capability", "memory_mib", "bandwidth", "float64", "double_products", "float32", "tf32", "half", "processors",
+                 "l2_mib", "shared_kib", "threads", "pcie", "nvlink", "peer", "source", "reached")
 
     def __init__(self, name: str, full_name: str, capability: tuple[int, int], memory_mib: int, bandwidth: float,
                  float64: float, double_products: float, float32: float, tf32: float, half: float, processors: int,
-                 l2_mib: int, shared_kib: int, threads: int, pcie: float, nvlink: float, peer: bool) -> None:
+                 l2_mib: int, shared_kib: int, threads: int, pcie: float, nvlink: float, peer: bool, source: str = reached.PUBLISHED,
+                 reaches: reached.Reached | None = None) -> None:
         self.name, self.full_name, self.capability, self.memory_mib = name, full_name, capability, memory_mib
         self.bandwidth, self.float64, self.double_products = bandwidth, float64, double_products
         self.float32, self.tf32, self.half = float32, tf32, half
         self.processors, self.l2_mib, self.shared_kib, self.threads = processors, l2_mib, shared_kib, threads
         self.pcie, self.nvlink, self.peer = pcie, nvlink, peer
+        self.source, self.reached = source, reaches or reached.published(self)
+
+    def rated(self) -> dict[str, object]:
+        """The figures of the row, by name."""
+        return {name: getattr(self, name) for name in RATED}
 
 
 # fmt: off
@@ -55,6 +68,7 @@ _ROWS = (
 )
 # fmt: on
 MODELS: dict[str, Model] = {row[0]: Model(*row) for row in _ROWS}
+RATED = Model.__slots__[:17]
 
 
 class Network:
@@ -91,10 +105,31 @@ def network(name: str) -> Network:
 
 
 def model(name: str) -> Model:
-    """The model of a name; case, spaces and hyphens do not matter.  Raises ValueError that names those there are."""
+    """The model of a name; case, spaces and hyphens do not matter.  A name that ends with ".toml" is a model file's (`flambeau.simulated.calibrate`).
+
+    Raises ValueError that names those there are, or says what is wrong with the file."""
+    if name.endswith(".toml"):
+        return _of_file(Path(name))
+
     def plain(text: str) -> str:
         return "".join(ch for ch in text.lower() if ch.isalnum()).removeprefix("nvidia").removeprefix("geforce")
     for m in MODELS.values():
         if plain(name) in (plain(m.name), plain(m.full_name)) or (m.name == "RTX 4090" and plain(name) == "4090"):
             return m
-    raise ValueError(f"model: {name!r} cannot be simulated; choose one of {', '.join(MODELS)}")
+    raise ValueError(f"model: {name!r} cannot be simulated; choose one of {', '.join(MODELS)}, or a model file (.toml)")
+
+
+def _of_file(path: Path) -> Model:
+    rated, source, found = reached.read(path)
+    if set(rated) != set(RATED):
+        raise ValueError(f"model: {path} lacks {', '.join(sorted(set(RATED) - set(rated))) or 'nothing'} under [rated], and has "
+                         f"{', '.join(sorted(set(rated) - set(RATED))) or 'nothing'} that is not expected")
+    try:
+        major, minor = map(int, rated.pop("capability"))
+        wanted = {n: str if n in ("name", "full_name") else bool if n == "peer" else int if n in _WHOLE else float for n in rated}
+        return Model(capability=(major, minor), source=source, reaches=found, **{n: wanted[n](value) for n, value in rated.items()})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"model: {path} has a figure under [rated] that is none: {error}") from error
+
+
+_WHOLE = ("memory_mib", "processors", "l2_mib", "shared_kib", "threads")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._core.drivers.simulated.driver import SimulatedDriver
-from ._core.drivers.simulated.models import MODELS
-from ._core.runtime import gpus
+from .._core.drivers.simulated.driver import SimulatedDriver
+from .._core.drivers.simulated.models import MODELS
+from .._core.runtime import gpus
 
 _Before = gpus.install
 
@@ -15,8 +15,8 @@ _Before = gpus.install
 class simulate:
     """Gives this process simulated GPUs, from now on or for a ``with`` block, in place of those it has.
 
-    gpus: how many.  model: one of `models()` for all, or a sequence with one for each.  memory: bytes of each (or a
-    string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy"
+    gpus: how many.  model: one of `models()` or a model file (".toml", as `python -m flambeau.simulated.calibrate` writes
+    it) for all, or a sequence with one for each.  memory: bytes of each (or a string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy"
     (work runs only when something waits for it, so that a missing synchronisation always shows) or "random" (streams
     interleave by `seed`).  network: what joins this machine with others in `torch.distributed`, for predicted times: "NDR", "HDR", "100GbE" and so
     on, or gigabits a second for each GPU, such as "400".  CUDA_VISIBLE_DEVICES applies as on hardware.
