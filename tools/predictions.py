@@ -81,7 +81,7 @@ def _ring(model: str, nbytes: int) -> float:
 
 def _gpt() -> float:
     """Milliseconds of a step of GPT-2 124M, 64 x 1,024 tokens, with the sum of its gradients of 16 bits over eight GPUs."""
-    import gpu_lines  # type: ignore[import-not-found]
+    import gpu_lines
 
     import flambeau as t
     from flambeau._core.drivers.simulated import clock, models

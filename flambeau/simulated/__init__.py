@@ -15,9 +15,9 @@ _Before = gpus.install
 class simulate:
     """Gives this process simulated GPUs, from now on or for a ``with`` block, in place of those it has.
 
-    gpus: how many.  model: one of `models()` or a model file (".toml", as `python -m flambeau.simulated.calibrate` writes
-    it) for all, or a sequence with one for each.  memory: bytes of each (or a string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes), "lazy"
-    (work runs only when something waits for it, so that a missing synchronisation always shows) or "random" (streams
+    gpus: how many.  model: one of `models()`, or a model file (".toml", as `python -m flambeau.simulated.calibrate` writes it), for all, or a sequence
+    with one for each.  memory: bytes of each (or a string such as "8GiB"), by default the model's.  queue: "eager" (work runs beside the host, as it comes),
+    "lazy" (work runs only when something waits for it, so that a missing synchronisation always shows) or "random" (streams
     interleave by `seed`).  network: what joins this machine with others in `torch.distributed`, for predicted times: "NDR", "HDR", "100GbE" and so
     on, or gigabits a second for each GPU, such as "400".  CUDA_VISIBLE_DEVICES applies as on hardware.
 

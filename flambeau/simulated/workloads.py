@@ -90,7 +90,8 @@ def workloads(t: Any, s: Sizes) -> dict[str, Callable[[], Work]]:
         weights = [t.zeros(s.width, s.width, device="cuda", requires_grad=True) for _ in range(24)]
         for w in weights:
             w.grad = t.zeros_like(w)
-        return t.optim.AdamW(weights, 1e-3, foreach=True).step
+        step: Work = t.optim.AdamW(weights, 1e-3, foreach=True).step
+        return step
 
     def encoder() -> Work:
         layer = t.nn.TransformerEncoderLayer(s.width, 8, 4 * s.width, dropout=0.0, batch_first=True).to("cuda", t.bfloat16)

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.expr import walk
+from ...kernels.programs import Map
 from ...kernels.specs import Attention, AttentionGradient, Convolution, Product
 from .reached import product_seconds
 
@@ -36,7 +37,7 @@ def pattern(prepared: PreparedLaunch) -> str:
     program = prepared.program
     if program is None:
         return "map"
-    if program.kind != "map":
+    if not isinstance(program, Map):
         return program.kind
     if any(t is not None for t in program.targets):
         return "scatter"

@@ -21,6 +21,7 @@ What a GPU reaches of these rates is told in `reached`; a model file of `flambea
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from . import reached
 
@@ -126,7 +127,7 @@ def _of_file(path: Path) -> Model:
                          f"{', '.join(sorted(set(rated) - set(RATED))) or 'nothing'} that is not expected")
     try:
         major, minor = map(int, rated.pop("capability"))
-        wanted = {n: str if n in ("name", "full_name") else bool if n == "peer" else int if n in _WHOLE else float for n in rated}
+        wanted: dict[str, Any] = {n: str if n in ("name", "full_name") else bool if n == "peer" else int if n in _WHOLE else float for n in rated}
         return Model(capability=(major, minor), source=source, reaches=found, **{n: wanted[n](value) for n, value in rated.items()})
     except (TypeError, ValueError) as error:
         raise ValueError(f"model: {path} has a figure under [rated] that is none: {error}") from error

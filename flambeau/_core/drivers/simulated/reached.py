@@ -88,8 +88,8 @@ def read(path: Path) -> tuple[dict[str, Any], str, Reached]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         seconds, links = found["seconds"], found["links"]
         products = {t: (float(found["products"][t][0]), float(found["products"][t][1])) for t in TYPES}
-        reached = Reached(*[float(seconds[n]) for n in _TIMES], *[float(links[n]) for n in _LINKS],
-                          {p: float(found["memory"][p]) for p in PATTERNS}, products, float(found["attention"]))
+        plain: dict[str, Any] = {n: float(seconds[n]) for n in _TIMES} | {n: float(links[n]) for n in _LINKS}
+        reached = Reached(**plain, moving={p: float(found["memory"][p]) for p in PATTERNS}, products=products, attention=float(found["attention"]))
         source = str(found["source"])
         rated = dict(found["rated"])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
