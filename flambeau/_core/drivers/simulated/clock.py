@@ -55,7 +55,8 @@ def kind_of(model: Model, prepared: PreparedLaunch) -> tuple[str, bool]:
     if program is not None:
         types = program.inputs or program.out_types
         return ("double" if any(d.name in _DOUBLE for d in types) else "float32"), False  # pointwise arithmetic on halves is done in float32
-    words = prepared.name.lower().replace(".", "_").split("_")
+    spec = prepared.spec
+    words = prepared.name.lower().replace(".", "_").split("_") + [d.name for d in (getattr(spec, "dtype", None),) if d is not None]
     product = any(w.startswith(_LIBRARY) for w in words)
     if any(w in _DOUBLE for w in words):
         return "double", product
@@ -63,7 +64,6 @@ def kind_of(model: Model, prepared: PreparedLaunch) -> tuple[str, bool]:
         brain = "bfloat16" in words or "bf16" in words
         if not brain or model.capability >= (8, 0):  # tensor cores know bfloat16 from Ampere on
             return "half", True
-    spec = prepared.spec
     if model.capability >= (8, 0) and (type(spec) is Product and spec.tf32 or type(spec) is Convolution and spec.how[2]):
         return "tf32", True
     return "float32", product
