@@ -125,6 +125,10 @@ def _flags() -> list[str]:
 def main(arguments: list[str]) -> int:
     """Writes the page, or checks it."""
     if arguments == ["--check"]:
+        untold = sorted(read() - set(VARIABLES))
+        if untold:
+            print(f"reference: nobody tells of {', '.join(untold)}: add to VARIABLES in tools/reference.py", file=sys.stderr)
+            return 1
         if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page():
             print("reference: docs/reference.md is old: run `make generated`", file=sys.stderr)
             return 1

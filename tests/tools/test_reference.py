@@ -49,6 +49,11 @@ def test_an_old_page_is_noticed(tmp_path: Path, monkeypatch) -> None:
     assert reference.main(["--check"]) == 1
 
 
+def test_a_variable_that_nobody_tells_of_is_noticed(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(reference, "read", lambda: {*reference.VARIABLES, "FLAMBEAU_PLANTED"})
+    assert reference.main(["--check"]) == 1 and "FLAMBEAU_PLANTED" in capsys.readouterr().err
+
+
 def test_the_defaults_that_are_told_are_true() -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("FLAMBEAU_SIM")}
     code = ("import flambeau as t; from flambeau._core.runtime import gpus; "
