@@ -471,19 +471,22 @@ def _planned(s: Signature, values: str) -> list[str]:
     if s.rest is not None and s.kinds[s.rest] not in (SIZES, OLD):
         keys[s.rest] = f"{s.rest}[0] if len({s.rest}) == 1 and {s.rest}[0].__class__ in PLAIN else told({s.rest})"
     parts = _together(s, keys) + ([f"told({s.more}) if {s.more} else ()"] if s.more is not None else [])
-    key = ", ".join(parts) + ("," if len(parts) == 1 else "")
+    key = "".join([f"{part}, " for part in parts])
     operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
     whole = "".join([f"if sum(k_{n}).__class__ is int: " for n in names if s.kinds[n] == SIZES])
     # `miss` is called outside the handler: an error it raises is shown without the KeyError before it
     return ["    try:",
-            f"        plan = plans[{key}]",
-            "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",  # the last two: an array as a factor has no truth
+            f"        plan = plans[key_ := ({key})]",
+            "    except KeyError:",
             "        pass",
+            "    except (AttributeError, TypeError, ValueError, RuntimeError):",  # the last two: an array as a factor has no truth
+            "        key_ = None",
             "    else:",
             # integers only: 4.0 is equal to 4, and no size
             f"        {whole}return plan({operands})",
+            *(["        key_ = None"] if whole else []),
             *_required(s, values),
-            f"    return miss({values})"]
+            f"    return miss({values}, key_)"]
 
 
 def _learning(s: Signature, values: str, then: Sequence[str]) -> list[str]:

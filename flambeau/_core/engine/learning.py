@@ -11,6 +11,7 @@ of the operands are worth it, where the Python between launches is a good part o
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
@@ -19,6 +20,7 @@ from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
+from .plans import Plan, Unbound
 from .scripts import SHIFT, Fresh, Many, Places, Same, bare, copied
 from .trials import attempted, captured, compare, constant, script_of, tensors_of
 
@@ -230,13 +232,14 @@ class Learner:
             self.operation.replayed.add(run)
         caches.keep(self.env["plans"], key, run)
 
-    def keep(self, values: Values, run: Callable[..., Any], since: int, launches: bool) -> None:
-        """Keeps what carries out calls for which the body gave a plan.  since: the epoch in which it did.  launches: the plan launches something, so
-        that small calls are learned in time, which are faster then."""
-        key = self.key(values)
-        if launches and self._worth(values):
-            run = self._counted(key, Call(self.operation, values, self.passed), run)
-        caches.keep_since(since, self.env["plans"], key, run)
+    def keep(self, values: Values, plan: Any, letters: str, since: int) -> None:
+        """Keeps a plan that the body gave, from the epoch `since` on, for calls like this one.  What launches something is learned in time where it is
+        small, since it is faster then."""
+        key, plans = self.key(values), self.env["plans"]
+        bind = partial(plan.bind, letters)
+        if type(plan) is Plan and self._worth(values):
+            bind = partial(self._counted, key, Call(self.operation, values, self.passed), bind)
+        caches.keep_since(since, plans, key, Unbound(bind, (plans, key, since)))
         self.learned = True
 
     def _operands(self, values: Values) -> list[Tensor]:
@@ -247,9 +250,9 @@ class Learner:
         tensors = self._operands(values)
         return on and bool(tensors) and all(t.meta.device.type == "cpu" and t.meta.nbytes <= _MOST_BYTES for t in tensors)
 
-    def _counted(self, key: Any, call: Call, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Carries out calls by `run` until there were enough to learn them."""
-        count = 1
+    def _counted(self, key: Any, call: Call, bind: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """Carries out calls by the plan that `bind` gives until there were enough to learn them."""
+        run, count = bind(), 1
 
         def carry_out(*given: Any) -> Any:
             nonlocal count

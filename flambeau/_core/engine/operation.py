@@ -16,14 +16,34 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from .. import dtypes, hooks
+from ..autograd import tape
 from ..kernels.cache import preparing
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
-from . import data, fields, fronts, interpreters
-from .fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, FACTOR, MISSING, NUMBER, OPTIONAL, PLACE, REST, SCALAR, SEQUENCES, SIZES, TENSOR, VALUE, Signature
+from . import data, dense, fields, fronts, interpreters
+from .fronts import (
+    BUFFER,
+    CONSTANT,
+    DATA,
+    DEVICE,
+    DTYPE,
+    FACTOR,
+    MISSING,
+    NUMBER,
+    OLD,
+    OPTIONAL,
+    PLACE,
+    REST,
+    SCALAR,
+    SEQUENCES,
+    SIZES,
+    TENSOR,
+    VALUE,
+    Signature,
+)
 from .learning import Learner
-from .plans import Compose, Plan, Relaid, Turned, View, Written, roles, under
+from .plans import Compose, Plan, Relaid, Turned, Unbound, View, Written, roles, under
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -39,7 +59,10 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Relaid, Written, data.Taken))
 GIVEN = frozenset((View, Turned, Compose, Plan))  # plans that the body of an operation that is not planned may give
+LATER = frozenset((Plan, View, Written))  # plans that are bound at their second call
+DENSE = frozenset((Plan, Written))  # plans that may hold for operands of any shape
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
+_SINGLE = frozenset((int, bool, float, complex, str, type(None), dtypes.dtype, devices.device, type(Ellipsis)))  # constants that hold no other
 KNOWN: set[type] = {float, int, bool, complex, type(None), str, slice, type(Ellipsis), Tensor}  # classes that answer for nothing
 # what the keys of factories' plans are made with
 _FACTORIES = {"SEQUENCES": SEQUENCES, "DEFAULT": dtypes._default, "DType": dtypes.dtype, "settled": dtypes.settled,
@@ -131,6 +154,39 @@ def known_as(made: Tensor, values: Values) -> None:
     made.base = None
 
 
+class Usual:
+    """What a call without a plan asks of a signature, found once.
+
+    positional: how many arguments there are, where all are positional; factors, data: whether there are any.  `keyed` says whether the key that the
+    front made is the key of a plan.
+    """
+
+    __slots__ = ("positional", "factors", "data", "_numbers", "_constants", "_never")
+
+    def __init__(self, s: Signature) -> None:
+        kinds = [s.kinds[n] for n in s.names()]
+        plainly = s.more is None and (s.rest is None or s.kinds[s.rest] == OLD)
+        self.positional = len(s.positional) if plainly and not s.keyword else 0
+        self.factors, self.data = FACTOR in kinds, DATA in kinds
+        self._numbers = tuple([i for i, kind in enumerate(kinds) if kind in (SCALAR, FACTOR)])
+        self._constants = tuple([i for i, kind in enumerate(kinds) if kind not in fronts.PASSED and kind not in (DTYPE, DEVICE, PLACE)])
+        # sizes may be equal to others that are none, and a type may be one of Python's
+        self._never = not plainly or s.kinds.get("dtype") == CONSTANT
+
+    def keyed(self, values: Values) -> bool:
+        """Whether the front's key of these arguments is the one that a plan is kept by: no tensor is in it, and no number is a tensor."""
+        if self._never:
+            return False
+        for i in self._numbers:
+            if values[i].__class__ not in NUMBERS:
+                return False
+        for i in self._constants:
+            v = values[i]
+            if v.__class__ not in _SINGLE and not _constant(v):
+                return False
+        return True
+
+
 class Operation:
     """One operation.
 
@@ -142,7 +198,7 @@ class Operation:
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "replayed", "_learns", "__weakref__")
+                 "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
@@ -180,9 +236,10 @@ class Operation:
         """Writes the function's own code."""
         s = self.signature or Signature.of(self.body, self.kinds)
         s = self.signature = s.with_numpy() if self.renames else s
-        self.places = s.operands()
+        self.places, self.usual = s.operands(), Usual(s)
         if self.planned:
-            caches.cache(self.env, "plans")
+            for name in ("plans", "dense", "fresh"):  # calls by layouts; by kinds of dense operands; the layouts of calls that were made by such a kind
+                caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
@@ -252,7 +309,7 @@ class Operation:
 
     # ------------------------------------------------------------------------------------------------------- unusual calls
     def _signature(self) -> Signature:
-        found = self.started().signature
+        found = self.signature if self.code is not None else self.started().signature
         assert found is not None
         return found
 
@@ -285,7 +342,10 @@ class Operation:
         try:
             if not self.planned:
                 made = self.body(*args, **kwargs)
-                return self._bound(made, operands := self._operands(values))(*operands) if type(made) in GIVEN else made
+                if type(made) not in GIVEN:
+                    return made
+                operands = self._operands(values)
+                return made.bind(self._letters(operands))(*operands)
             return self.miss(values, asked=True)
         except TRIPS as error:
             return self.tripped(error, values)
@@ -300,18 +360,16 @@ class Operation:
     def given(self, plan: View | Turned | Compose | Plan, values: Values, since: int) -> Any:
         """A call for which a body gave a plan. since: the epoch in which it did."""
         operands, learner = self._operands(values), self.learner
-        run = self._bound(plan, operands)
-        s = self._signature()
+        letters, s = self._letters(operands), self._signature()
         if learner is not None and not any(isinstance(v, Tensor) and s.kinds[n] == CONSTANT for n, v in zip(s.names(), values, strict=False)):
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
-                learner.keep(values, run, since, type(plan) is Plan)
-        return run(*operands)
+                learner.keep(values, plan, letters, since)
+        return plan.once(letters, *operands) if isinstance(plan, (Plan, View)) else plan.bind(letters)(*operands)
 
-    def _bound(self, plan: View | Turned | Compose | Plan, operands: list[Any]) -> Callable[..., Any]:
-        """The call of a plan that a body gave: numbers, and tensors in the place of numbers, are in the plan."""
-        kinds = self._signature().kinds
-        names = fronts.operand_kinds(self._signature())
-        return plan.bind("".join(["t" if isinstance(x, Tensor) and kinds[n] != CONSTANT else "x" for n, x in zip(names, operands, strict=True)]))
+    def _letters(self, operands: list[Any]) -> str:
+        """The roles of what the run of a plan that a body gave is called with: numbers, and tensors in the place of numbers, are in the plan."""
+        kinds, names = self._signature().kinds, fronts.operand_kinds(self._signature())
+        return "".join(["t" if isinstance(x, Tensor) and kinds[n] != CONSTANT else "x" for n, x in zip(names, operands, strict=True)])
 
     def _operands(self, values: Values) -> list[Any]:
         """What the run of a plan that a body gave is called with."""
@@ -373,36 +431,60 @@ class Operation:
         return self.direct(*found[0], **kwargs, **found[1])
 
     # --------------------------------------------------------------------------------------------------------------- plans
-    def miss(self, values: Values, asked: bool = False) -> Any:
-        """A call without a plan: makes it and carries it out. asked: operands that are not plain are taken as they are."""
-        given = [values[i] for i in self.places]
-        if not asked and not all(x.meta.plain for x in values if isinstance(x, Tensor)):
-            return self.ask(values)
+    def miss(self, values: Values, key: Any = None, asked: bool = False) -> Any:
+        """A call without a plan: makes it and carries it out. key: where the front looked for one.  asked: operands that are not plain are taken as
+        they are."""
+        if not asked:
+            for x in values:
+                if isinstance(x, Tensor) and not x.meta.plain:
+                    return self.ask(values)
+        usual = self.usual
         try:
-            key = self._key(values := self._numbers(values))
+            if key is None or not usual.keyed(values):
+                key = self._key(values := self._numbers(values))
             epoch = caches.epoch  # before the cache is read: another thread may change the world
             plans = self.env["plans"]
             run = plans.get(key) if key is not None else None
             if asked and run in self.replayed:
                 run = None
             given = [values[i] for i in self.places]
+            kind = again = None
             if run is None:
-                args, kwargs = self._signature().whole(values)
-                if kwargs.get("out") is not None and "device" in kwargs:
-                    fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"], kwargs.get("layout"))
-                made = self.body(*args, **kwargs)
+                if key is not None and (kind := dense.kind_of(key)) is not None:
+                    known, fresh = self.env["dense"], self.env["fresh"]
+                    again = key in fresh
+                    if not again and (call := known.get(kind[0])) is not None and kind[1].numel <= call.most and not tape.anomaly.on:
+                        caches.keep_since(epoch, fresh, key, None)
+                        answer = call(kind[1], given)
+                        if answer is not NotImplemented:
+                            return answer
+                if usual.positional:
+                    made = self.body(*values[:usual.positional])
+                else:
+                    args, kwargs = self._signature().whole(values)
+                    if kwargs.get("out") is not None and "device" in kwargs:
+                        fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"], kwargs.get("layout"))
+                    made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):
                         known_as(made, values)
                     if self.learner is not None and not asked:
                         self.learner.note(values)
                     return made
-                if DATA in self._signature().kinds.values() and type(made) in (Compose, data.Taken):
+                if usual.data and type(made) in (Compose, data.Taken):
                     data.with_room(made, self.name)
-                with preparing():
-                    run = made.bind(roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)]))
-                if key is not None:
-                    caches.keep_since(epoch, plans, key, run)
+                letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
+                if kind is not None and type(made) in DENSE and kind[0] not in known and (call := dense.of(made, letters, kind[1])) is not None:
+                    caches.keep_since(epoch, known, kind[0], call)
+                if type(made) in LATER and not again:
+                    if key is not None:
+                        caches.keep_since(epoch, plans, key, Unbound(partial(made.bind, letters), (plans, key, epoch)))
+                    run = partial(made.once, letters)
+                else:
+                    with preparing():
+                        run = made.bind(letters)
+                    if key is not None:
+                        caches.keep_since(epoch, plans, key, run)
         except TRIPS as error:
             return self.tripped(error, values)
         return run(*given)
@@ -419,7 +501,7 @@ class Operation:
         key = self._key((*given[:count], *[s.kwdefaults[n] for n in s.keyword], sizes))
         run = None if key is None else self.env["plans"].get(key)
         sizes = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
-        if run is not None and sizes and type(sizes) is not list and not devices.chosen.some:
+        if run is not None and type(run) is not Unbound and sizes and type(sizes) is not list and not devices.chosen.some:
             caches.keep_since(epoch, self.env["quick"], (given[0].meta, sizes) if count else sizes, run)
         return made
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
+from ..kernels.cache import preparing
 from ..kernels.calls import NEW, SAME, TURNED, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
+from ..runtime import caches
 from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, storage
 
 if TYPE_CHECKING:
@@ -72,34 +74,46 @@ class Plan:
     converter for each number that is passed to the launch (None: as it is).  fixed: numbers that are passed after those, at each call
     the same.  reads: whether the launch is given the operands' addresses.  saved: `Saved`, or a function that gives one for the
     operands that require grad (a tuple of truths); None where nothing is differentiable.  result: makes the call's result of the
-    results' list (default: the tensor, or a tuple of several).
+    results' list (default: the tensor, or a tuple of several).  dense: of a loop program that a family says to be the same for dense operands of any one
+    shape, but for the number of elements: it, and what gives `saved` for the operands and numbers of a call (None: nothing is differentiable).
     """
 
-    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result", "fixed", "reads")
+    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result", "fixed", "reads", "dense")
 
     def __init__(self, outs: Sequence[Meta], launch: Callable[..., Any] | None, room: Meta | None = None, numbers: Sequence[Any] = (), saved: Any = None,
-                 result: Any = None, fixed: Sequence[Any] = (), reads: bool = True) -> None:
+                 result: Any = None, fixed: Sequence[Any] = (), reads: bool = True, dense: tuple[Any, Any] | None = None) -> None:
+        self.dense = dense
         self.outs, self.launch, self.room, self.numbers, self.saved, self.result = tuple(map(under, outs)), launch, room, tuple(numbers), saved, result
         self.fixed, self.reads = tuple(fixed), reads
 
     def bind(self, roles: str) -> Callable[..., Any]:
         """The call as a function of its operands and numbers, by `roles`: a letter for each, "t" a tensor, "n" a number,
         "x" one that is absent (None)."""
-        taped = self.saved is not None and any(m.dtype.kind in "fc8" for m in self.outs)
-        small = tuple([m.sizes is not None for m in self.outs])
-        convert = tuple([c is not None for c in self.numbers])
-        shape = roles, small, self.room is not None, convert
-        rest = self.result is not None, len(self.fixed), None if self.launch is None else self.reads
-        native = self._native(roles)
-        make = _maker(*shape, taped, *rest)
+        native, made = self._native(roles), self._call
         run: Callable[..., Any]
         if native is None:
-            run = make(self)
-        elif taped:
-            run = native(_maker(*shape, True, *rest, True)(self, native(_maker(*shape, False, False, *rest[1:])(self), False)), True, self.result)
+            run = made(roles)
+        elif self._taped:
+            run = native(made(roles, quick=native(made(roles, taped=False), False)), True, self.result)
         else:
-            run = native(make(self), False, self.result)
+            run = native(made(roles), False, self.result)
         return run
+
+    def once(self, roles: str, *given: Any) -> Any:
+        """One call, for which nothing is bound."""
+        return self._call(roles)(*given)
+
+    @property
+    def _taped(self) -> bool:
+        """Whether calls may be recorded."""
+        return self.saved is not None and any(m.dtype.kind in "fc8" for m in self.outs)
+
+    def _call(self, roles: str, taped: bool = True, quick: Any = None) -> Callable[..., Any]:
+        """The call in Python. taped: also where it must be recorded, and the results as a call gives them. quick: carries it out without the tape."""
+        small, convert = tuple([m.sizes is not None for m in self.outs]), tuple([c is not None for c in self.numbers])
+        make = _maker(roles, small, self.room is not None, convert, taped and self._taped, taped and self.result is not None, len(self.fixed),
+                      None if self.launch is None else self.reads, quick is not None)
+        return make(self, quick)  # type: ignore[no-any-return]
 
     def _native(self, roles: str) -> Callable[..., Any] | None:
         """``f(otherwise, watch, result)``, which gives the call in machine code (`Calls.builtin`); None where it cannot be had."""
@@ -133,6 +147,28 @@ def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: Se
         letters[i] = letter.upper() if type(convert) is Held else letter
         args.append((i, 0))
     return "".join(letters).replace("n", "x"), args
+
+
+class Unbound:
+    """A plan as it is kept after its first call, which it carried out by itself: it is bound when it is called again.  Of layouts and constants that
+    never come twice nothing is bound.
+
+    bind: gives the bound call.  place: the cache, the key there and the epoch, so that the bound call takes this one's place.
+    """
+
+    __slots__ = ("bind", "place", "run")
+
+    def __init__(self, bind: Callable[[], Callable[..., Any]], place: tuple[dict[Any, Any], Any, int]) -> None:
+        self.bind, self.place = bind, place
+        self.run: Callable[..., Any] | None = None
+
+    def __call__(self, *given: Any) -> Any:
+        run = self.run
+        if run is None:
+            with preparing():
+                run = self.run = self.bind()
+            caches.replace(*self.place, self, run)
+        return run(*given)
 
 
 def under(m: Meta) -> Meta:
@@ -169,8 +205,16 @@ class View:
         self.meta, self.offset, self.backward, self.saved, self.name = under(meta), offset, backward, saved, name
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        run = _view(self.meta, self.offset, self.backward, self.saved, self.name)
+        run = self._call()
         return CALLS.builtin("t" + "x" * (len(roles) - 1), (), (), [Made(VIEW, self.meta, 0, self.offset)], None, run, False)
+
+    def once(self, roles: str, *given: Any) -> Any:
+        """One call, for which nothing is bound."""
+        return self._call()(given[0])
+
+    def _call(self) -> Callable[..., Any]:
+        """The call in Python."""
+        return _view(self.meta, self.offset, self.backward, self.saved, self.name)
 
 
 def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
@@ -277,13 +321,16 @@ def maker(text: str, space: dict[str, Any]) -> Callable[..., Any]:
 def _recorder(plan: Plan, roles: str) -> Callable[..., Any]:
     """Makes what puts a call on the tape, ``f(results, edges, operands and numbers)``, from the edges of its first call of a kind: they
     hold None for what requires no grad."""
-    def make(edges: tuple[Any, ...]) -> Callable[..., None]:
-        saved = plan.saved(tuple([e is not None for e in edges])) if callable(plan.saved) else plan.saved
-        if len(plan.outs) > 1:
-            return _several(saved)
-        put: Callable[..., None] = _putter(len(roles), tuple([(i, roles[i] == "t") for i in saved.keep]), bool(saved.results), saved.numbers)(saved)
-        return put
-    return make
+    return lambda edges: recorder(plan.saved, plan.outs, roles, edges)
+
+
+def recorder(saved: Any, outs: Sequence[Any], roles: str, edges: tuple[Any, ...]) -> Callable[..., None]:
+    """What `_recorder` makes. saved: as in `Plan`; outs: of as many results."""
+    saved = saved(tuple([e is not None for e in edges])) if callable(saved) else saved
+    if len(outs) > 1:
+        return _several(saved)
+    put: Callable[..., None] = _putter(len(roles), tuple([(i, roles[i] == "t") for i in saved.keep]), bool(saved.results), saved.numbers)(saved)
+    return put
 
 
 @lru_cache(1024)
@@ -395,21 +442,31 @@ class Written:
 
     launch: called with that operand's address twice, then as a `Plan`'s.  general: carries out any such call, also one that must be
     recorded or whose operands share memory.  saved: gives, for the operands that require grad, how the call is differentiated: that of a `Plan`
-    that makes a new tensor; None where it is not told.  copy: gives a tensor's values in memory of their own.
+    that makes a new tensor; None where it is not told.  copy: gives a tensor's values in memory of their own.  dense: the loop program, where it is the
+    same for dense operands of any one shape.
     """
 
-    __slots__ = ("launch", "numbers", "general", "saved", "copy")
+    __slots__ = ("launch", "numbers", "general", "saved", "copy", "dense")
 
     def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any],
-                 saved: Callable[[tuple[bool, ...]], Saved] | None = None, copy: Callable[[Tensor], Tensor] | None = None) -> None:
+                 saved: Callable[[tuple[bool, ...]], Saved] | None = None, copy: Callable[[Tensor], Tensor] | None = None, dense: Any = None) -> None:
+        self.dense = dense
         self.launch, self.numbers, self.general, self.saved, self.copy = launch, tuple(numbers), general, saved, copy
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        run: Callable[..., Any] = _writer(roles, tuple([c is not None for c in self.numbers]))(self)
+        run = self._call(roles)
         if sequence.header(self.launch) is None or not all(c is None or c is float for c in self.numbers):
             return run
         letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], self.numbers)
         return CALLS.builtin(letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, run, True, [(0, 1)])
+
+    def once(self, roles: str, *given: Any) -> Any:
+        """One call, for which nothing is bound."""
+        return self._call(roles)(*given)
+
+    def _call(self, roles: str) -> Callable[..., Any]:
+        """The call in Python."""
+        return _writer(roles, tuple([c is not None for c in self.numbers]))(self)  # type: ignore[no-any-return]
 
 
 def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:

@@ -35,8 +35,11 @@ def hold(program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int,
     types = (*program.out_types, *program.inputs)
     if not len(types) == len(strides) == len(rooms):
         raise RuntimeError(f"{program.kind}: a launch on {len(types)} operands is given strides of {len(strides)} and rooms of {len(rooms)}")
+    last: tuple[int, ...] | None = None
+    low, high = 0, -1
     for k, (d, steps, room) in enumerate(zip(types, strides, rooms)):
-        low, high = reach(domain, steps)
+        if steps != last:  # most operands lie alike
+            last, (low, high) = steps, reach(domain, steps)
         before, behind = (0, room) if isinstance(room, int) else room
         if -low * d.itemsize > before or (high + 1) * d.itemsize > behind:
             raise RuntimeError(f"{program.kind} over {domain}: operand {k} ({d.name}) has {room} bytes, and strides {steps} reach from element {low} to "

@@ -29,7 +29,7 @@ _NONE, _ONE, _FASTCALL = 0x04, 0x08, 0x80  # how a builtin takes its arguments: 
 _waiting: list[Callable[[], None]] = []
 _builtins: dict[str, Any] = {}
 _new: Any = None
-_entry_method = 0
+_entry_method = _over_method = 0
 _lock = forks.rlock()
 _threads = 0  # 0: not asked for yet
 _started = 0
@@ -63,10 +63,20 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
         mask |= 1 << k
     words: list[int] = [nargs, mask, len(stages), int(parallel), 8 * (5 + 3 * len(stages))]
     for stage in stages:
-        words.extend(stage)
-    words.extend(params)
-    header = struct.pack(f"<{len(words)}Q", *(w & 0xFFFFFFFFFFFFFFFF for w in words))
+        words += stage
+    words += params
+    header = struct.pack(f"<{len(words)}Q", *[w & 0xFFFFFFFFFFFFFFFF for w in words])
     return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
+
+
+def over(header: bytes, total: int) -> Callable[..., None] | None:
+    """A builtin like that of a launch with this header, but that takes the total of its one stage as its last argument.  None where there are several
+    stages, or where the total is not `total`."""
+    nargs, mask, stages, parallel, begin, function, found, chunk = struct.unpack_from("<8Q", header)
+    if stages != 1 or found != total or parallel:
+        return None
+    made = struct.pack("<8Q", nargs + 1, mask, stages, 0, begin, function, 0, 0) + header[64:]
+    return _new(_over_method, made, None)  # type: ignore[no-any-return]
 
 
 def builtin(name: str, address: int, alone: bool = False) -> Callable[..., Any]:
@@ -103,7 +113,7 @@ def join(launches: Sequence[Any], numbers: int) -> Callable[..., None] | None:
 
 
 def _load() -> None:
-    global _new, _entry_method
+    global _new, _entry_method, _over_method
     with _lock:
         if _new is not None:
             return
@@ -118,6 +128,8 @@ def _load() -> None:
             lasting.keep(method)  # a builtin looks at its method when it is freed
             if name == "flambeau_entry":
                 _entry_method = ctypes.addressof(method)
+            elif name == "flambeau_over":
+                _over_method = ctypes.addressof(method)
             else:
                 _builtins[name] = new(ctypes.addressof(method), None, None)
         _builtins["flambeau_set_starter"](_start_workers)

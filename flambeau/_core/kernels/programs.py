@@ -194,11 +194,13 @@ def size_of(domain: tuple[int, ...]) -> int:
 def price(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[int, int]:
     """Bytes touched (an operand's distinct elements once) and arithmetic operations of one launch."""
     types = program.out_types + program.inputs
-    nbytes = 0
+    nbytes, n = 0, 1
+    last: tuple[int, ...] = ()
     for d, st in zip(types, strides, strict=True):
-        n = 1
-        for size, step in zip(domain, st, strict=False):
-            n *= size if step else 1
+        if st != last:  # most operands lie alike
+            last, n = st, 1
+            for size, step in zip(domain, st, strict=False):
+                n *= size if step else 1
         nbytes += n * d.itemsize
     ops = _operations.get(program.key)
     if ops is None:

@@ -29,9 +29,9 @@ from .views import (
     expand,
     permute,
     placed,
+    positions,
     relaying,
     reshape,
-    select,
     slice_axis,
     squeeze,
     swapaxes,
@@ -232,8 +232,7 @@ def unbind(input: Tensor, dim: int = 0, *, axis: int | None = None) -> tuple[Ten
     if not input.meta.shape:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = layout.wrap_dim(dim, len(input.meta.shape))
-    out = tuple(select(input, axis, i) for i in range(_room_for(input.meta.shape[axis], "unbind")))
-    return _several(input, axis, out, "UnbindBackward0", True)
+    return _several(input, axis, positions(input, axis, _room_for(input.meta.shape[axis], "unbind")), "UnbindBackward0", True)
 
 
 @viewed("flatten")

@@ -124,7 +124,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
             if type(made) in (Compose, Written):  # what they call must do without alpha
                 def general(a: Tensor, b: Any, alpha: Any) -> Tensor:
                     return plain.inplace(a, (a, b))
-                return Compose(general) if type(made) is Compose else Written(made.launch, made.numbers, general, made.saved, made.copy)
+                return Compose(general) if type(made) is Compose else Written(made.launch, made.numbers, general, made.saved, made.copy, made.dense)
             return made
         scale(a, b, alpha)
         return scaled.planned_inplace((a, b), (alpha,), ()) if _exact(alpha) and b is other else scaled.inplace(
@@ -711,7 +711,7 @@ class _Operator(Operation):
         if type(made) not in PLANS:
             return made
         rest = [values[i] for i in self.of.places[2:]]
-        if not self.reflected and (not rest or type(made) is Plan and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
+        if not self.reflected and (not rest or type(made) in (Plan, Written) and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
             return made
         run = made.bind(roles((*given, *[None] * len(rest))))
         if self.reflected:

@@ -41,7 +41,13 @@ def to_dtype(t: Tensor, d: dtype) -> Tensor:
 def _plan_cast(t: Tensor, d: dtype) -> Plan:
     plan: Plan = CAST.plan((t,), (), (("dtype", d),))
     plan.saved = Saved(_cast_back, info=t.meta)
+    if plan.dense is not None:
+        plan.dense = plan.dense[0], _casting
     return plan
+
+
+def _casting(given: Any) -> Saved:
+    return Saved(_cast_back, info=given[0].meta)
 
 
 @tape.keeps_nothing

@@ -91,8 +91,8 @@ def _clone(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A002
 
 def _copying(m: Meta, strides: tuple[int, ...] | None, name: str) -> Plan:
     """The plan of a copy of a tensor into fresh memory with these strides."""
-    out = meta(m.shape, strides, m.dtype, m.device)
-    return Plan((out,), launcher(cast_program(m.dtype, m.dtype), tuple(m.shape), [out, m], m.device, name), saved=Saved(_same))
+    out, program = meta(m.shape, strides, m.dtype, m.device), cast_program(m.dtype, m.dtype)
+    return Plan((out,), launcher(program, tuple(m.shape), [out, m], m.device, name), saved=Saved(_same), dense=(program, lambda given: Saved(_same)))
 
 
 @tape.keeps_nothing

@@ -100,8 +100,8 @@ _SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, devi
                            memory_format=None: 0).replace(return_annotation="Tensor")
 
 
-def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool) -> Compose | Plan:
-    """The plan of a fresh tensor of this meta, filled with a number (None: with nothing)."""
+def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool, alike: bool = False) -> Compose | Plan:
+    """The plan of a fresh tensor of this meta, filled with a number (None: with nothing). alike: it has the operand's shape."""
     result = _requiring if requires_grad else None
     if value is None:
         value = determinism.unfilled(m.dtype)
@@ -116,7 +116,8 @@ def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool) -> Compose | Pl
         if value is not None:
             dtypes.number(value, m.dtype)
         return Plan((m,), None, result=result)
-    return Plan((m,), launch.filling(m), fixed=launch.fill_numbers(value, m.dtype), result=result, reads=False)
+    return Plan((m,), launch.filling(m), fixed=launch.fill_numbers(value, m.dtype), result=result, reads=False,
+                dense=(launch.filler(m.dtype), None) if alike else None)
 
 
 def _requiring(outs: tuple[Tensor, ...]) -> Tensor:
@@ -216,7 +217,7 @@ def _like(name: str, value: Any, **fields: Any) -> Any:
         if dtype is not None and not isinstance(dtype, dtype_class):  # `float` means the default type, which can change
             return direct(input, dtype=dtypes.settled(dtype), device=device, requires_grad=requires_grad, pin_memory=pin_memory,
                           memory_format=memory_format)
-        return _filled(_as(input.meta, dtype, device, memory_format), value, requires_grad, pin_memory)
+        return _filled(_as(input.meta, dtype, device, memory_format), value, requires_grad, pin_memory, True)
     make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
     direct = _registered(name, make, {"device": PLACE}, **fields)
 
@@ -260,7 +261,8 @@ def _full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any
                 dtypes.number(number, m.dtype)
             return _finish(made, requires_grad)
         return Compose(general)
-    return Plan((m,), launch.filling(m), numbers=(Held(m.dtype),), result=_requiring if requires_grad else None, reads=False)
+    return Plan((m,), launch.filling(m), numbers=(Held(m.dtype),), result=_requiring if requires_grad else None, reads=False,
+                dense=(launch.filler(m.dtype), None))
 
 
 full_like = _registered("full_like", _full_like, {"fill_value": SCALAR, "device": PLACE})

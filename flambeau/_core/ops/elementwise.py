@@ -7,6 +7,7 @@ gradients of any order are fused kernels too.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -214,8 +215,9 @@ class Pointwise:
         outs = tuple([meta(shape, strides, d, dev) for d in program.out_types])
         launch = self._launch(program, tuple(shape), [*outs, *metas], operands, common)
         given = [x for x in operands if not isinstance(x, Tensor)] + list(numbers)
-        return Plan(outs, launch, numbers=[_exactly(c, x, dev) for c, x in zip(convert, given, strict=True)],
-                    saved=self._saving(operands, len(numbers), consts, len(outs) > 1))
+        saving = partial(self._saving, numbers=len(numbers), consts=consts, many=len(outs) > 1)
+        return Plan(outs, launch, numbers=[_exactly(c, x, dev) for c, x in zip(convert, given, strict=True)], saved=saving(operands),
+                    dense=(program, saving) if strides is None and dev.type == "cpu" else None)
 
     def _launch(self, program: Map, shape: tuple[int, ...], metas: Sequence[Meta], operands: Sequence[Any], common: dtype) -> Callable[..., Any]:
         """The bound launch; where it divides integers on the CPU, one that first looks whether a divisor is 0."""
@@ -240,7 +242,7 @@ class Pointwise:
     def _saving(self, operands: Sequence[Any], numbers: int, consts: tuple[Any, ...], many: bool) -> Callable[[tuple[bool, ...]], Saved]:
         """What the tape keeps of such a call, by which operands require grad."""
         n = self.arity
-        metas = tuple([x.meta if isinstance(x, Tensor) else None for x in operands])
+        metas = tuple([x.meta if isinstance(x, Tensor) else None for x in operands[:n]])
         params = tuple(range(n, n + numbers))
 
         def saved(needs: tuple[bool, ...]) -> Saved:
@@ -307,7 +309,9 @@ class Pointwise:
             return Compose(general)
         self._may_hold(t, operands, numbers, consts)
         launch, convert = self.writing((t.meta,), operands, numbers, consts)
-        return Written(launch, convert, general, self._saving(operands, len(numbers), consts, False), _copy)
+        alike = t.meta.contiguous and all(x.meta.contiguous and x.meta.shape == t.meta.shape for x in operands if isinstance(x, Tensor))
+        program = self.program(operands, numbers, consts, self.common(operands), (t.meta.dtype,))[0] if alike else None
+        return Written(launch, convert, general, self._saving(operands, len(numbers), consts, False), _copy, program)
 
     def _recorded(self, t: Tensor, operands: tuple[Any, ...]) -> bool:
         """Whether a call in place is recorded.  Raises RuntimeError where PyTorch forbids it."""

@@ -115,12 +115,12 @@ def counter(m: Meta, name: str, test: Callable[[Any], Any], types: tuple[dtype, 
 def fill(t: Tensor, value: Any) -> None:
     """Every element of `t` becomes the Python number `value`.  Raises RuntimeError where its type cannot hold that."""
     d = t.meta.dtype
-    run(_filler(d), tuple(t.meta.shape), [t], [], numbers=fill_numbers(value, d), name="fill")
+    run(filler(d), tuple(t.meta.shape), [t], [], numbers=fill_numbers(value, d), name="fill")
 
 
 def filling(m: Meta) -> Callable[..., Any]:
     """What fills a tensor of this meta when called with its address and `fill_numbers`; for a cache of `runtime.caches`."""
-    return plan(m.device, _filler(m.dtype), tuple(m.shape), [layout.expand_strides(m.shape, m.strides, tuple(m.shape))], [m.nbytes], "fill")[0]
+    return plan(m.device, filler(m.dtype), tuple(m.shape), [layout.expand_strides(m.shape, m.strides, tuple(m.shape))], [m.nbytes], "fill")[0]
 
 
 def fill_numbers(value: Any, d: dtype) -> tuple[Any, ...]:
@@ -130,7 +130,8 @@ def fill_numbers(value: Any, d: dtype) -> tuple[Any, ...]:
 
 
 @cache
-def _filler(d: dtype) -> Map:
+def filler(d: dtype) -> Map:
+    """The program of a fill."""
     if d.kind == "c":
         part = d.to_real()
         return Map((E.complex_(E.scalar(0, part), E.scalar(1, part)),), (), (part, part))

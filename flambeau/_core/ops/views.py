@@ -350,6 +350,15 @@ def _select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
 select = viewed("select")(_select)
 
 
+def positions(input: Tensor, axis: int, count: int) -> tuple[Tensor, ...]:  # noqa: A002
+    """The views of the first `count` positions along an axis, which disappears: no plans of them, since each is asked for once."""
+    m, p = input.meta, input.ptr
+    shown = meta((*m.shape[:axis], *m.shape[axis + 1:]), (*m.strides[:axis], *m.strides[axis + 1:]), m.dtype, m.device)
+    step = m.strides[axis] * m.dtype.itemsize
+    return tuple([_viewed(input, shown, p + i * step, _put_back, (m, functools.partial(select, dim=axis, index=i), shown.strides, i * step), "SelectBackward0")
+                  for i in range(count)])
+
+
 def slice_axis(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:  # noqa: A002
     """A view of positions start, start + step, ... < stop along an axis; bounds as Python's slices take them."""
     m = input.meta

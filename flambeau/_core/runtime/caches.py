@@ -66,6 +66,13 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
             keep(cached, key, plan)
 
 
+def replace(cached: dict[Any, Any], key: Any, since: int, old: Any, plan: Any) -> None:
+    """Puts a plan into the place of another, unless that is not there any more or the epoch is no longer `since`."""
+    with _lock:
+        if epoch == since and cached.get(key) is old:
+            cached[key] = plan
+
+
 _kept: dict[str, Any] = {}
 cache(_kept, "plans")  # of all functions that are kept, by their numbers: one variable to change, however many they are
 _numbers = count()

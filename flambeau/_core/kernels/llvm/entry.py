@@ -19,7 +19,7 @@ from . import arguments, pool
 from .translate import translate
 
 HEADER_WORDS = 5
-NAMES = ("flambeau_entry", "flambeau_worker", "flambeau_set_threads", "flambeau_set_starter", "flambeau_reset")
+NAMES = ("flambeau_entry", "flambeau_over", "flambeau_worker", "flambeau_set_threads", "flambeau_set_starter", "flambeau_reset")
 
 
 def text() -> str:
@@ -66,6 +66,18 @@ def flambeau_entry(self: ptr, given: ptr, n: i64) -> ptr:
         pool_run(ptr[stage], i64[stage + 8], i64[stage + 16], args, block)
         stage = stage + 24
     PyEval_RestoreThread(state)
+    return none()
+
+def flambeau_over(self: ptr, given: ptr, n: i64) -> ptr:
+    "One stage, whose total is the last argument, here and now."
+    head = self + DATA
+    if n != i64[head]:
+        PyErr_Format(ptr[PyExc_TypeError], "a native launch takes %zd arguments (addresses, numbers and a total), but got %zd", i64[head], n)
+        return None
+    args = stack(i64, n)
+    if not read_words(given, n, i64[head + 8], args):
+        return None
+    call(void, ptr[head + HEAD], 0, i64[args + 8 * (n - 1)], args, head + i64[head + 32])
     return none()
 """
 

@@ -143,6 +143,12 @@ class Dense:
         self.chunk, self.parallel = chunk_of(elements, ns, FLAT_MULTIPLE), ns > PARALLEL_NS
 
 
+def most_alone(program: Map) -> int:
+    """How many elements such a loop may have that one thread does, and that stays in the caches."""
+    sizes = [d.itemsize for d in program.out_types + program.inputs]
+    return min(int(PARALLEL_NS / max(facts(program).cost(sum(sizes), 1), 1e-3)), STREAM_BYTES // max(sizes) - 1)
+
+
 def dense_of(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Dense | None:
     """None where some operand has another layout, or elements are not met at their own places."""
     first, found = strides[0], facts(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,12 @@ def _consumes(x: Any) -> int:
 
 def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
     """The view that ints, slices, None and ... make, and for each of its axes the tensor of positions still to apply."""
-    used = 0
+    used, known = 0, True
     for x in items:
-        if x is not Ellipsis:
-            used += _consumes(x)
+        if type(x) is slice or type(x) is int:
+            used += 1
+        elif x is not Ellipsis and x is not None:
+            used, known = used + _consumes(x), False
     ndim = len(t.meta.shape)
     if used > ndim:
         raise _too_many(t)
@@ -92,11 +95,11 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 strides.append(steps[axis])
                 pending.append(None)
                 axis += 1
-        elif x is None or isinstance(x, bool):
+        elif x is None or type(x) is bool:
             shape.append(1)
             strides.append(sizes[axis] * steps[axis] if axis < ndim else 1)
             pending.append(x)
-        elif isinstance(x, slice):
+        elif type(x) is slice:
             start, stop, step = _slice(x, sizes[axis])
             count = max(0, -(-(stop - start) // step))
             offset += start * steps[axis]
@@ -104,7 +107,7 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
             strides.append(steps[axis] * step)
             pending.append(None)
             axis += 1
-        elif isinstance(x, Tensor) and (x.meta.shape or x.meta.dtype in (bool_, uint8)):
+        elif type(x) is not int and isinstance(x, Tensor) and (x.meta.shape or x.meta.dtype in (bool_, uint8)):
             k = _consumes(x)
             for i in range(k):
                 shape.append(sizes[axis])
@@ -116,11 +119,11 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 strides.append(0)
                 pending.append(x)
         else:
-            if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
+            if type(x) is not int and (isinstance(x, (float, str)) or not hasattr(x, "__index__")):
                 kind: type[Exception] = TypeError if isinstance(x, str) else IndexError
                 raise kind("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
                            f"{type(x).__name__})")
-            i = _position(x)
+            i = x if type(x) is int else _position(x)
             n = sizes[axis]
             if not -n <= i < n:
                 raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
@@ -128,9 +131,16 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
             axis += 1
     if shape == list(sizes) and strides == list(steps) and any(p is not None for p in pending):
         return t, pending
-    region = _region([slice(None) if isinstance(x, Tensor) else None if isinstance(x, bool) else x for x in items], items)
+    if known:  # of nothing but numbers and whole axes, which cannot change
+        region: Any = partial(_same_part, items)
+    else:
+        region = _region([slice(None) if isinstance(x, Tensor) else None if isinstance(x, bool) else x for x in items], items)
     out = placed(t, shape, tuple(strides), t.ptr + offset * t.meta.dtype.itemsize, region, "SliceBackward0" if len(items) else "AliasBackward0")
     return out, pending
+
+
+def _same_part(items: list[Any], z: Tensor) -> Any:
+    return _basic(z, items)[0]
 
 
 def _region(basic: list[Any], items: list[Any]) -> Any:
@@ -156,10 +166,13 @@ def _position(x: Any) -> int:
 
 
 def _slice(x: slice, n: int) -> tuple[int, int, int]:
-    for p in (x.start, x.stop, x.step):
+    a, b, c = x.start, x.stop, x.step
+    if (a is None or type(a) is int) and (b is None or type(b) is int) and (c is None or type(c) is int and c > 0):
+        return x.indices(n)
+    for p in (a, b, c):
         if p is not None and not hasattr(p, "__index__"):
             raise TypeError(f"slice indices must be integers or None or have an __index__ method, not {type(p).__name__}")
-    parts = [None if p is None else _position(p) for p in (x.start, x.stop, x.step)]
+    parts = [None if p is None else _position(p) for p in (a, b, c)]
     if parts[2] is not None and parts[2] <= 0:
         raise ValueError("step must be greater than zero")
     return slice(*parts).indices(n)

@@ -139,6 +139,8 @@ def _get(self: Tensor, index: Any) -> Any:
         chosen = _chosen(self, index)
         if chosen is not None:
             return chosen
+    if all(map(_constant, index)) if type(index) is tuple else _constant(index):
+        return planning(_basic, self, list(index) if type(index) is tuple else [index])[0]
     plain = _plain(self, index)
     if plain is not None:
         return take_at(self, plain)

@@ -1,0 +1,120 @@
+"""Calls on dense operands of one shape, of which no plan is made while the shape is new.
+
+Most loops over memory whose elements lie one after another need to know of a shape nothing but how many elements it has.  A family says so of a plan
+(`Plan.dense`); then one `Dense` carries out calls with any such shape, by the plan's own machine code: nothing is worked out for a shape that does
+not come again.  A shape that does is planned as any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.mode import _grad
+from ..kernels import native
+from ..kernels.llvm import sequence
+from ..kernels.loops.maps import most_alone
+from ..tensor import Meta, meta, new
+from .plans import Plan, recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .plans import Written
+
+
+def kind_of(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], Meta] | None:
+    """The key of a call without its shape, and the first operand's meta; None unless all operands lie densely on the CPU, in one shape of several
+    elements."""
+    first: Any = None
+    parts = list(key)
+    for k, part in enumerate(parts):
+        if part.__class__ is Meta:
+            if not part.contiguous:
+                return None
+            if first is None:
+                if part.sizes is None or part.numel < 2:
+                    return None
+                first = part
+            elif part is not first and (part.shape != first.shape or part.device is not first.device):
+                return None
+            parts[k] = part.dtype
+    return None if first is None else (tuple(parts), first)
+
+
+class Dense:
+    """One kind of such calls, which make new tensors.
+
+    most: how many elements a call may have, which the threads do not share.  saving: gives what the tape keeps of a call, by its operands, as
+    `Plan.saved`; None where nothing is differentiable.
+    """
+
+    __slots__ = ("most", "types", "letters", "numbers", "fixed", "saving", "result", "taped", "_launch", "_several", "_reads")
+
+    def __init__(self, plan: Plan, letters: str, launch: Any) -> None:
+        assert plan.dense is not None
+        program, self.saving = plan.dense
+        self.most = most_alone(program)
+        self.types = tuple([m.dtype for m in plan.outs])
+        self.letters, self.numbers, self.fixed, self.result = letters, plan.numbers, plan.fixed, plan.result
+        self.taped = self.saving is not None and any(d.kind in "fc8" for d in self.types)
+        self._launch, self._several, self._reads = launch, len(plan.outs) > 1, plan.reads
+
+    def __call__(self, first: Meta, given: Sequence[Any]) -> Any:
+        shape, dev = first.shape, first.device
+        outs = [new(meta(shape, None, d, dev)) for d in self.types]
+        args, numbers, need = [t.ptr for t in outs], [], False
+        for x, role in zip(given, self.letters, strict=True):
+            if role == "t":
+                if self._reads:
+                    args.append(x.ptr)
+                need = need or x.node is not None
+            elif role == "n":
+                numbers.append(x)
+        self._launch(*args, *_converted(numbers, self.numbers), *self.fixed, first.numel)
+        made = tuple(outs) if self._several else outs[0]
+        if need and self.taped and _grad.get():
+            edges = tuple([x.node if role == "t" else None for x, role in zip(given, self.letters, strict=True)])
+            recorder(self.saving(given), outs, self.letters, edges)(made, edges, *given)
+        return made if self.result is None else self.result(tuple(outs))
+
+
+class DenseWritten:
+    """One kind of such calls, which write over their first operand.  They give NotImplemented for one that is recorded, or whose operands share memory."""
+
+    __slots__ = ("most", "letters", "numbers", "_launch")
+
+    def __init__(self, plan: Written, letters: str, launch: Any) -> None:
+        self.most, self.letters, self.numbers, self._launch = most_alone(plan.dense), letters, plan.numbers, launch
+
+    def __call__(self, first: Meta, given: Sequence[Any]) -> Any:
+        t = given[0]
+        store, args, numbers, need = t.store, [t.ptr], [], t.base is not None and t.base.node is not None
+        for x, role in zip(given, self.letters, strict=True):
+            if role == "t":
+                if x.store is store and x is not t:
+                    return NotImplemented
+                args.append(x.ptr)
+                need = need or x.node is not None
+            elif role == "n":
+                numbers.append(x)
+        if need and _grad.get():
+            return NotImplemented
+        self._launch(*args, *_converted(numbers, self.numbers), first.numel)
+        store.version += 1
+        return t
+
+
+def _converted(numbers: list[Any], converters: Sequence[Any]) -> list[Any]:
+    return [x if c is None else c(x) for x, c in zip(numbers, converters, strict=True)] if numbers else numbers
+
+
+def of(plan: Plan | Written, letters: str, first: Meta) -> Dense | DenseWritten | None:
+    """What carries out all calls of the kind of one that this plan is of.  None where its launch is not one that any number of elements may be
+    given to."""
+    if plan.dense is None or type(plan) is Plan and (plan.room is not None or any(m.shape != first.shape or not m.contiguous for m in plan.outs)):
+        return None
+    head = sequence.header(plan.launch)
+    launch = None if head is None else native.over(head, first.numel)
+    if launch is None:
+        return None
+    return Dense(plan, letters, launch) if type(plan) is Plan else DenseWritten(plan, letters, launch)  # type: ignore[arg-type]
