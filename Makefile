@@ -28,7 +28,7 @@
 #   make check-libraries  our calls of NVIDIA's libraries held against their headers, and what they say; needs g++ and no GPU, downloads 1.7 GB
 #   make check-cudnn  NVIDIA's own cuDNN asked to plan our graphs of attention for GPUs that are only described to it; needs g++ and no GPU
 #   make test-gpu   the device tests on a real NVIDIA GPU (skipped, and said so, where there is none); build/test-gpu.md tells all of it
-#   make gpu-first  the first ten minutes on a real NVIDIA GPU: small steps, the device tests, the benchmark, the operator database; all in build/gpu-first.tar.gz
+#   make gpu-first  the first ten minutes on a real NVIDIA GPU: small steps, the device tests, the benchmark, the calibration, the operator database; all in build/gpu-first.tar.gz
 #   make gpu-again  those of them that did not pass
 #   make bench-gpu  how fast on that GPU, against PyTorch in the same run; the table goes to build/bench-gpu.md
 #   make host-cost  what an eager operation on a GPU costs the host, in microseconds; on the tests' fake driver where there is no GPU

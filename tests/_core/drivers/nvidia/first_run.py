@@ -1,7 +1,8 @@
 """The first minutes on an NVIDIA GPU: ``python -m tests._core.drivers.nvidia.first_run [--again]`` (`make gpu-first`, `make gpu-again`).
 
 First small steps, each in a process of its own that may take --each seconds and, where it takes longer, shows its stack (`first_steps`); then
-the device tests, the benchmark and the operator database's fixed part, each with a limit of its own.  A part that fails or hangs keeps
+the device tests, the benchmark, the calibration of simulated GPUs (whose model file is among the results) and the operator database's fixed part,
+each with a limit of its own.  A part that fails or hangs keeps
 none of the others from being tried.  All of it goes into one folder, which is packed beside itself after each part, so that a machine that is
 taken away leaves what there was.  --again does what did not pass before: those steps, and those of the tests.
 
@@ -116,8 +117,9 @@ class Run:
         if self.options.again and told.exists():
             aside = told.replace(self.out / "test-gpu-before.json")
             tests += ["--again", str(aside)]
-        share = {"device tests": 0.55, "benchmark": 0.6, "operator database": 1.0}
+        share = {"device tests": 0.55, "benchmark": 0.5, "calibration": 0.5, "operator database": 1.0}
         commands = {"device tests": [*tests, "--limit"], "operator database": [sys.executable, "tools/conformance.py", "--gpu"],
+                    "calibration": [sys.executable, "-m", "flambeau.simulated.calibrate", "--out", str(self.out / "measured.toml")],
                     "benchmark": [sys.executable, "benchmarks/gpu/bench_gpu.py", "--table", str(self.out / "bench-gpu.md"), "--limit"]}
         for name, part in share.items():
             limit = max(0.0, self.left - 5) * part
