@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import flambeau as torch
 from flambeau._core.drivers.interface import Driver
 from flambeau._core.drivers.simulated import clock
 from flambeau._core.drivers.simulated.arena import Arena
@@ -20,6 +21,7 @@ from flambeau._core.drivers.simulated.models import MODELS, model
 from flambeau._core.drivers.simulated.reached import COPY, KERNEL, LAUNCH
 from flambeau._core.errors import AcceleratorError
 from flambeau._core.kernels.programs import PreparedLaunch
+from flambeau.simulated import clock as simulated_clock
 
 MIB = 1 << 20
 
@@ -325,3 +327,32 @@ def test_models_are_found_by_any_spelling() -> None:
         model("V9000")
     with pytest.raises(ValueError, match="queue: expected one of 'eager', 'lazy', 'random', got 'busy'"):
         make("busy")
+
+
+# -------------------------------------------------------------------------------------------------- products of 16 bits
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_products_of_halves_are_one_launch_with_the_price_of_their_type(name: str) -> None:
+    """Whatever the CPU has for them: the numbers of a CPU tensor's product, the time of a GPU's."""
+    from flambeau._core.runtime import dispatch
+    d = getattr(torch, name)
+    torch.manual_seed(0)
+    x, w, b = (torch.randn(*shape).to(d) for shape in ((40, 64), (24, 64), (24,)))
+    batch, other = torch.randn(3, 20, 32).to(d), torch.randn(3, 32, 8).to(d)
+    want = torch.nn.functional.linear(x, w, b), x @ w.t(), batch @ other, torch.addmm(b.expand(40, 24), x, w.t())
+    with torch.simulate(1, "H200"):
+        seen: list[str] = []
+        given = [t.cuda() for t in (x, w, b, batch, other)]
+        with dispatch.observe(lambda dev, stream, prepared, args: seen.append(prepared.name), lambda copy: None, lambda wait: None):
+            p, q, r, left, right = given
+            found = torch.nn.functional.linear(p, q, r), p @ q.t(), left @ right, torch.addmm(r.expand(40, 24), p, q.t())
+        assert all(s in (f"matmul_{name}", "to", "bias", "clone", "copy") or "map" in s for s in seen) and seen.count(f"matmul_{name}") == 4, seen
+        for f, t in zip(found, want, strict=True):
+            torch.testing.assert_close(f.cpu(), t, rtol=2 ** -7, atol=2 ** -7)
+        large = torch.empty(2048, 2048, device="cuda", dtype=d)
+        torch.cuda.synchronize()
+        begun = simulated_clock()
+        large @ large
+        torch.cuda.synchronize()
+        # 128 tiles of 128 x 256 on 132 multiprocessors
+        turn = 2 * 128 * 256 * 2048 / (989.5e12 * 0.830 / 132)
+        assert simulated_clock() - begun == pytest.approx(turn + 5.8e-6 + LAUNCH, rel=1e-6)

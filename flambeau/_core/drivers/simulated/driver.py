@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError, launched_at, site
-from ...kernels.specs import Collective
+from ...kernels.specs import Collective, Product
 from ..cpu import backend
 from ..interface import Driver, Properties
 from ..pages import map_pages, unmap_pages
-from . import clock
+from . import clock, halves
 from .arena import Arena
 from .graphs import NOT_PERMITTED, Graph, Replay
 from .models import Model, model
@@ -194,7 +194,12 @@ class SimulatedDriver(Driver):
         self._report(d)
 
     def prepare(self, device: int, spec: Spec) -> PreparedLaunch | None:
-        return backend.prepare(spec)
+        made = backend.prepare(spec)
+        if made is None and type(spec) is Product:
+            made = halves.product(spec)
+            if made is not None:
+                made.spec = spec
+        return made
 
     def serves(self, kind: type[Spec]) -> bool:
         return backend.serves(kind)
