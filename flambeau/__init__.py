@@ -51,7 +51,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
- quasirandom _higher_order_ops _tensor_str _jit_internal _utils _prims_common _subclasses fx
+ quasirandom _higher_order_ops _ops _tensor_str _jit_internal _utils _prims_common _subclasses fx
  serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures mtia functorch _functorch _guards _logging""".split())
 _LEFT_OUT = frozenset("onnx quantization ao export package nested monitor".split())
 _LAZY: dict[str, str] = {}
@@ -140,9 +140,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'flambeau' has no attribute {name!r}")
 
 
-def _aten() -> Any:
-    from .interop.aten import aten
-    return aten
+def _aten(name: str) -> Any:
+    from .interop import aten
+    return aten.aten if name == "aten" else aten.OTHERS.get(name)
 
 
 def _many_made() -> None:

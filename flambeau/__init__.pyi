@@ -13,6 +13,7 @@ from ._faces import _higher_order_ops as _higher_order_ops
 from ._faces import _inductor as _inductor
 from ._faces import _jit_internal as _jit_internal
 from ._faces import _logging as _logging
+from ._faces import _ops as _ops
 from ._faces import _prims_common as _prims_common
 from ._faces import _subclasses as _subclasses
 from ._faces import _tensor_str as _tensor_str

@@ -34,7 +34,7 @@ mismatch = _nobody("mismatch")  # the error for tensors of several devices
 watch = _nobody("watch")  # `engine.interpreters.watch`: shows calls of operations
 note_who_asks = _nobody("note_who_asks")  # `engine.interpreters.note_who_asks`: until `close()`, notes whether the outermost operation says that it moves
 
-aten = _nobody("aten")  # `torch.ops.aten`
+aten = _nobody("aten")  # `torch.ops.aten`, and the other namespaces of PyTorch's own, by name
 
 # of operations, for the simpler ones
 cat = _nobody("cat")

@@ -37,6 +37,8 @@ def _slow_conv3d(input: Any, weight: Any, kernel_size: Any, bias: Any = None, st
 
 stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to, "slow_conv3d": _slow_conv3d}, "Helpers of modules, and a layer by an inner name.")
 _set_fwd_grad_enabled, _is_fwd_grad_enabled = pushing.enabled.set, pushing.enabled.get
+stand_ins.module(f"{__name__}._dynamo", {}, "A compiler's switches.")
+stand_ins.module(f"{__name__}._dynamo.eval_frame", {"_set_lru_cache": lambda on: None}, "A compiler's switches: accepted.")
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
 _LEVELS = "_add_batch_dim() _remove_batch_dim() _vmap_increment_nesting() _vmap_decrement_nesting()"
 stand_ins.module(f"{__name__}._functorch", {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
+import sys
+from types import ModuleType
 from typing import Any
 
 from flambeau.compiler import allow_in_graph, assume_constant_result, disable, is_compiling, reset, substitute_in_graph
@@ -10,8 +13,13 @@ from flambeau.interop import stand_ins
 from flambeau.nn.optimized_module import OptimizedModule
 
 
-class Settings:
-    """Settings that are remembered and change nothing; one that was never set is False."""
+class Settings(ModuleType):
+    """A module of settings that are remembered and change nothing; one that was never set is False."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, "Settings, without effect.")
+        self.__spec__ = importlib.machinery.ModuleSpec(name, None, origin="flambeau")
+        sys.modules[name] = self
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -20,11 +28,10 @@ class Settings:
 
     def patch(self, *names: Any, **values: Any) -> Any:
         """A ``with`` block or decorator; nothing is changed."""
-        import contextlib
         return contextlib.nullcontext() if not (names and callable(names[0])) else names[0]
 
 
-config: Any = Settings()
+config: Any = Settings(f"{__name__}.config")
 
 
 class TransformGetItemToIndex(contextlib.nullcontext[None]):

@@ -19,7 +19,7 @@ stand_ins.module(f"{__name__}.vmap", {**{name: getattr(func, name) for name in f
                                       "_get_name": lambda f: getattr(f, "__name__", repr(f)),
                                       **stand_ins.names(f"{__name__}.vmap", _LEVELS, "vmap here has no levels by number; func.vmap is the way in")},
                  "`flambeau.func`, and the names of levels that vmap here has not.")
-config: Any = Settings()
+config: Any = Settings(f"{__name__}.config")
 stand_ins.module(f"{__name__}.config", {"__getattr__": config.__getattr__, "patch": config.patch}, "Settings that change nothing.")
 stand_ins.modules(__name__, {"aot_autograd": "aot_function() aot_module() aot_module_simplified() make_boxed_func() aot_export_joint_with_descriptors()",
                              "partitioners": "min_cut_rematerialization_partition() default_partition()",

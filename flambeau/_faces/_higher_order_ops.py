@@ -72,4 +72,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 _module = stand_ins.module(f"{__name__}.associative_scan", {"associative_scan": associative_scan}, "Running combinations.")
 associative_scan = _module.associative_scan  # the name is the function's, as in PyTorch; `import` finds the module
 
-__all__ = ["associative_scan", "cond"]
+from flambeau.nn.attention.flex_attention import flex_attention  # noqa: E402 (PyTorch's operation of this name, which policies name)
+
+globals().update(stand_ins.names(__name__, "inductor_compiled_code()", "functions are not compiled by Inductor here"))
+
+__all__ = ["associative_scan", "cond", "flex_attention"]

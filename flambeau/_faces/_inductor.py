@@ -6,6 +6,6 @@ from typing import Any
 
 from ._dynamo import Settings
 
-config: Any = Settings()
+config: Any = Settings(f"{__name__}.config")
 
 __all__ = ["config"]

@@ -79,6 +79,9 @@ class Backend(str):
     """A backend's name, in lower case."""
 
     UNDEFINED, GLOO, NCCL, MPI = "undefined", "gloo", "nccl", "mpi"
+    backend_list = [UNDEFINED, GLOO, NCCL, MPI]
+    default_device_backend_map = {"cpu": GLOO, "cuda": NCCL}
+    backend_capability = {GLOO: ["cpu", "cuda"], NCCL: ["cuda"], MPI: ["cpu", "cuda"]}
 
     def __new__(cls, name: str) -> Backend:
         if not isinstance(name, str):

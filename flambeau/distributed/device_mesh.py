@@ -16,6 +16,45 @@ from . import world
 from .groups import ProcessGroup
 
 Array = Any  # of ranks
+Axis = tuple[tuple[int, int], ...]  # how one axis runs through the root's ranks: sizes and steps, outermost first; several where axes were joined
+
+
+def _joined(axis: Axis) -> Axis:
+    """The same ranks in the same order by as few pairs as can be; none for an axis of one rank."""
+    found: list[tuple[int, int]] = []
+    for size, step in axis:
+        if size == 1:
+            continue
+        if found and found[-1][1] == size * step:
+            found[-1] = found[-1][0] * size, step
+        else:
+            found.append((size, step))
+    return tuple(found)
+
+
+def _rows(shape: Sequence[int]) -> tuple[Axis, ...]:
+    """The axes of an array whose elements lie one after the other."""
+    return tuple(((n, prod(shape[k + 1:])),) for k, n in enumerate(shape))
+
+
+def _places(axes: Sequence[Axis]) -> Array:
+    """Where the ranks lie from the first on, an array of these axes."""
+    found = np.zeros((), np.int64)
+    for axis in axes:
+        along = np.zeros(1, np.int64)
+        for size, step in axis:
+            along = (along[:, None] + np.arange(size) * step).reshape(-1)
+        found = found[..., None] + along
+    return found
+
+
+def _begins(axes: Sequence[Axis], place: Array) -> Array:
+    """Where the lines along these axes begin on which the places lie."""
+    found = place
+    for axis in axes:
+        for size, step in axis:
+            found = found - (place // step) % size * step
+    return found
 
 
 def _checked_type(device_type: Any) -> str:
@@ -44,7 +83,7 @@ class DeviceMesh:
     """
 
     def __init__(self, device_type: str, mesh: Any, *, mesh_dim_names: Sequence[str] | None = None, backend_override: Any = None,
-                 _init_backend: bool = True, _groups: Any = None, _root: Any = None, _axes: Any = None) -> None:
+                 _init_backend: bool = True, _groups: Any = None, _root: Any = None, _layout: tuple[Axis, ...] | None = None) -> None:
         self.device_type = _checked_type(device_type)
         array: Array = unasked(mesh.cpu)().numpy() if isinstance(mesh, Tensor) else np.asarray(mesh)
         self._array = np.array(array, np.int64)
@@ -56,9 +95,9 @@ class DeviceMesh:
             raise RuntimeError(f"Each mesh_dim_name must be unique. Found repeated mesh_dim_name in mesh_dim_names {names}")
         self.mesh_dim_names = names
         self._root: DeviceMesh = self if _root is None else _root
-        self._axes: tuple[int, ...] = tuple(range(self._array.ndim)) if _axes is None else _axes  # of the root
+        self._layout = _rows(self._array.shape) if _layout is None else _layout  # each axis's way through the root's ranks
         self._flat: dict[str, DeviceMesh] = {}
-        self._all: dict[tuple[int, ...], Any] = {}  # of a root: the group of this process along several axes
+        self._made: dict[Axis, Any] = {}  # of a root: this process's group of each way through its ranks
         if _groups is None and _init_backend and _root is None:
             if not world.is_initialized():
                 world.init_process_group()
@@ -69,8 +108,10 @@ class DeviceMesh:
                 raise RuntimeError(f"DeviceMesh: a rank is in the mesh twice: {self._array.tolist()}")
             if self.device_type == "cuda":
                 _use_own_gpu()
-            _groups = [_lines(np.moveaxis(self._array, k, -1)) for k in range(self._array.ndim)]
+            _groups = [self._line(axis) for axis in self._layout]
         self._groups: list[Any] = _groups or []
+        if _root is None and self._groups:
+            self._made.update((_joined(axis), group) for axis, group in zip(self._layout, self._groups))
         where = np.argwhere(self._array == (world.get_rank() if world.is_initialized() else 0))
         self._place: tuple[int, ...] | None = tuple(int(k) for k in where[0]) if len(where) == 1 else None
 
@@ -166,7 +207,60 @@ class DeviceMesh:
     def _part(self, axes: Sequence[int], names: tuple[str, ...] | None) -> DeviceMesh:
         index: list[Any] = [slice(None) if k in axes else 0 if self._place is None else self._place[k] for k in range(self.ndim)]
         return DeviceMesh(self.device_type, self._array[tuple(index)], mesh_dim_names=names, _groups=[self._groups[k] for k in axes] if self._groups else [],
-                          _root=self._root, _axes=tuple(self._axes[k] for k in axes))
+                          _root=self._root, _layout=tuple(self._layout[k] for k in axes))
+
+    def _line(self, axis: Axis) -> Any:
+        """This process's group along a way through the root's ranks, None outside of them.  All ranks of the world call it the first time."""
+        root, way = self._root, _joined(axis)
+        if way not in root._made:
+            ranks = root._array.reshape(-1)
+            places = np.arange(len(ranks))
+            begins = places[_begins([way], places) == places]
+            root._made[way] = _lines(ranks[begins[:, None] + _places([way])])
+        return root._made[way]
+
+    def _through(self, layout: tuple[Axis, ...], names: tuple[str, ...]) -> DeviceMesh:
+        """The mesh of other axes through the root's ranks on which this process lies; the first process's outside of them."""
+        root = self._root
+        ranks = root._array.reshape(-1)
+        here = np.flatnonzero(ranks == (world.get_rank() if world.is_initialized() else 0))
+        begin = _begins(layout, here[0] if len(here) else 0)
+        return DeviceMesh(self.device_type, ranks[begin + _places(layout)], mesh_dim_names=names, _groups=[self._line(axis) for axis in layout],
+                          _root=root, _layout=layout)
+
+    def _unflatten(self, dim: int | str, mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str], backend_override: Any = None) -> DeviceMesh:
+        """The mesh with one of its axes cut into several, named; all ranks of the root call it.
+
+        backend_override: accepted; every axis has a group of its own, where PyTorch may be told to fake one.
+        Raises ValueError where the sizes do not make up the axis, or are not as many as the names.
+        """
+        axis, sizes, names = self._axis(dim), tuple(mesh_sizes), tuple(mesh_dim_names)
+        if len(sizes) != len(names):
+            raise ValueError(f"_unflatten: mesh_sizes and mesh_dim_names must have the same length, got {sizes} and {names}")
+        if prod(sizes) != self.shape[axis]:
+            raise ValueError(f"_unflatten: sizes {sizes} do not make up the {self.shape[axis]} processes of dimension {dim}")
+        if self.mesh_dim_names is None:
+            raise RuntimeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
+        way = _joined(self._layout[axis])
+        if len(way) > 1:
+            raise ValueError(f"_unflatten: dimension {dim} joins dimensions that do not lie one after the other")
+        step = way[0][1] if way else 1
+        cut = tuple(((n, step * prod(sizes[k + 1:])),) for k, n in enumerate(sizes))
+        return self._through((*self._layout[:axis], *cut, *self._layout[axis + 1:]), (*self.mesh_dim_names[:axis], *names, *self.mesh_dim_names[axis + 1:]))
+
+    @staticmethod
+    def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
+        """The mesh that has the axes of several, all of which are parts of one mesh; all ranks of that call it.
+        Raises RuntimeError for meshes of different roots, without names, or that share processes beside this one."""
+        meshes = list(device_mesh_list)
+        root = meshes[0]._root
+        if any(m._root is not root or m.mesh_dim_names is None for m in meshes):
+            raise RuntimeError(f"Cannot concatenate DeviceMeshes that are not slices of one mesh, with names: {meshes}")
+        layout = tuple(axis for m in meshes for axis in m._layout)
+        places = _places(layout)
+        if len(np.unique(places)) != places.size:
+            raise RuntimeError(f"Cannot concatenate overlapping meshes: {meshes}")
+        return root._through(layout, tuple(n for m in meshes for n in m.mesh_dim_names or ()))
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
         """The mesh as one axis, named `mesh_dim_name` or by the names of its axes; ``root[name]`` gives it again.  All ranks of the root call it."""
@@ -180,23 +274,13 @@ class DeviceMesh:
             raise ValueError(f"{name} already exists for submesh of the {root!r}. The mesh_dim_names of submesh and flattened mesh are not allowed to be "
                              "the same.")
         known = root._flat.get(name)
+        way: Axis = tuple(pair for axis in self._layout for pair in axis)
         if known is not None:
-            if known._axes != self._axes:
+            if _joined(known._layout[0]) != _joined(way):
                 raise ValueError(f"Flatten mesh with mesh_dim_name {name} has been created before, Please specify another valid mesh_dim_name.")
             return known
-        made = DeviceMesh(self.device_type, self._array.reshape(-1), mesh_dim_names=(name,), _groups=[self._group_of_all()], _root=root, _axes=self._axes)
-        root._flat[name] = made
+        root._flat[name] = made = self._through((way,), (name,))
         return made
-
-    def _group_of_all(self) -> Any:
-        """The group of all its processes.  All ranks of the root call it the first time."""
-        if self.ndim == 1 and self._groups:
-            return self._groups[0]
-        root = self._root
-        if self._axes not in root._all:
-            moved = np.moveaxis(root._array, self._axes, range(-len(self._axes), 0))
-            root._all[self._axes] = _lines(moved.reshape(*moved.shape[:moved.ndim - len(self._axes)], -1))
-        return root._all[self._axes]
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: Any = None) -> DeviceMesh:

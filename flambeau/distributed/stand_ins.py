@@ -22,13 +22,19 @@ OTHER = {
     "_tensor": "tensor", "_tensor.api": "tensor", "_tensor.placement_types": "tensor.placement_types", "_tensor.device_mesh": "device_mesh",
     "tensor._api": "tensor", "tensor._dtensor_spec": "tensor.spec", "tensor.device_mesh": "device_mesh", "tensor._utils": "tensor.layouts",
     "tensor.parallel.api": "tensor.parallel",
-    "fsdp._fully_shard": "fsdp", "_composable.fsdp": "fsdp", "checkpoint.state_dict_loader": "checkpoint", "checkpoint.state_dict_saver": "checkpoint",
+    "fsdp._fully_shard": "fsdp", "_composable.fsdp": "fsdp", "_composable.fsdp.fully_shard": "fsdp.fully_shard",
+    "checkpoint.state_dict_loader": "checkpoint", "checkpoint.state_dict_saver": "checkpoint",
     "checkpoint.filesystem": "checkpoint", "checkpoint.metadata": "checkpoint", "checkpoint.default_planner": "checkpoint",
 }
 
 MODULES = {
-    "tensor.experimental._attention": "set_rotate_method() context_parallel() _context_parallel_shard() context_parallel_unshard()",
+    "_local_tensor": "LocalTensor LocalTensorMode maybe_run_for_local_tensor()",
+    "tensor.experimental._attention": """set_rotate_method() context_parallel() _context_parallel_shard() context_parallel_unshard()
+ _enable_context_parallel_dispatcher() _ContextParallel _HeadTailLoadBalancer _PTRRLoadBalancer""",
+    "checkpoint": "HuggingFaceStorageReader HuggingFaceStorageWriter",
     "checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",
+    "checkpoint.quantized_hf_storage": "QuantizedHuggingFaceStorageReader",
+    "checkpoint._consolidate_hf_safetensors": "consolidate_safetensors_files() consolidate_safetensors_files_on_every_rank()",
     "checkpoint.optimizer": "load_sharded_optimizer_state_dict()",
     "algorithms.join": "Join Joinable JoinHook",
     "algorithms.ddp_comm_hooks": "DDPCommHookType register_ddp_comm_hook()",
@@ -38,9 +44,8 @@ MODULES = {
     "algorithms.model_averaging.averagers": "ModelAverager PeriodicModelAverager",
     "algorithms.model_averaging.hierarchical_model_averager": "HierarchicalModelAverager",
     "autograd": "context backward() get_gradients()",
-    "_composable": "checkpoint() replicate()",
-    "_functional_collectives": """AsyncCollectiveTensor all_gather_tensor() all_gather_tensor_autograd() all_reduce() all_to_all_single()
- all_to_all_single_autograd() broadcast() permute_tensor() reduce_scatter_tensor() reduce_scatter_tensor_autograd() wait_tensor()""",
+    "_composable": "checkpoint()",
+    "_functional_collectives": "AsyncCollectiveTensor",
     "launcher.api": "LaunchConfig elastic_launch() launch_agent()",
     "launcher": "LaunchConfig elastic_launch() launch_agent()",
     "elastic.multiprocessing": "Std[NONE,OUT,ERR,ALL] start_processes()",

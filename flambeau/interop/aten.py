@@ -11,8 +11,11 @@ from typing import Any
 
 from .._core.ops import table
 from .._core.tensor import Tensor
-from . import foreach
+from . import foreach, stand_ins
 
+# PyTorch's kernels of attention, which policies of checkpointing name
+_KERNELS = frozenset("attention_math efficient_attention flash_attention cudnn_attention fused_attention_overrideable".split())
+_CHOSEN = "which kernel attention uses is chosen here; call scaled_dot_product_attention"
 _FOREACH = ["Tensor", "Scalar", "List", "ScalarList"]
 
 
@@ -60,24 +63,28 @@ class Overload:
         self.__name__ = f"{packet.__name__}.{overload}"
 
     overloadpacket = property(lambda self: self._packet)
-    namespace = "aten"
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of its operation."""
+        return self._packet.namespace
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._packet(*args, **kwargs)
 
     def name(self) -> str:
         """Its name as PyTorch's core writes it."""
-        return f"aten::{self._packet.__name__}" + ("" if self._overloadname == "default" else f".{self._overloadname}")
+        return f"{self.namespace}::{self._packet.__name__}" + ("" if self._overloadname == "default" else f".{self._overloadname}")
 
     def __repr__(self) -> str:
-        return f"<OpOverload(op='aten.{self._packet.__name__}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.namespace}.{self._packet.__name__}', overload='{self._overloadname}')>"
 
 
 class Packet:
     """An operation, whose attributes are its overloads."""
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.__name__, self._function = name, function
+    def __init__(self, name: str, function: Callable[..., Any], namespace: str = "aten") -> None:
+        self.__name__, self._function, self.namespace = name, function, namespace
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -88,18 +95,39 @@ class Packet:
 
     def __getattr__(self, name: str) -> Overload:
         if name.startswith("_"):
-            raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'")
+            raise AttributeError(f"The underlying op of '{self.namespace}.{self.__name__}' has no overload name '{name}'")
         found = self.__dict__[name] = Overload(self, name)
         return found
 
     def __repr__(self) -> str:
-        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+        return f"<OpOverloadPacket(op='{self.namespace}.{self.__name__}')>"
+
+
+class Other:
+    """`torch.ops.<name>` of operations that are functions of a module here."""
+
+    def __init__(self, name: str, where: str, functions: dict[str, str]) -> None:
+        self._name, self._where, self._functions = name, where, functions
+
+    def __getattr__(self, name: str) -> Packet:
+        if name.startswith("__") or name not in self._functions:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        import importlib
+        function = getattr(importlib.import_module(self._where), self._functions[name])
+        found = self.__dict__[name] = Packet(name, function, self._name)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<torch.ops.{self._name}>"
 
 
 class Namespace:
     """`torch.ops.aten`."""
 
     def __getattr__(self, name: str) -> Packet:
+        if name.startswith("_scaled_dot_product_") and name.removeprefix("_scaled_dot_product_") in _KERNELS:
+            found = self.__dict__[name] = Packet(name, stand_ins.function("flambeau.ops.aten", name, _CHOSEN))
+            return found
         function = _OWN.get(name) or foreach.find(name) or table.find("torch", name) or _method(name) or table.find("nn.functional", name)
         if function is None or name.startswith("__"):
             raise AttributeError(f"'_OpNamespace' 'aten' object has no attribute '{name}'")
@@ -116,3 +144,7 @@ def _method(name: str) -> Callable[..., Any] | None:
 
 
 aten = Namespace()
+_COLLECTIVES = {"all_reduce": "all_reduce", "broadcast": "broadcast", "all_gather_into_tensor": "all_gather_rows", "wait_tensor": "wait_tensor",
+                "reduce_scatter_tensor": "reduce_scatter_rows", "all_to_all_single": "all_to_all_single"}
+OTHERS = {"_c10d_functional": Other("_c10d_functional", "flambeau.distributed._functional_collectives", _COLLECTIVES),
+          "torch_attn": Other("torch_attn", "flambeau.nn.attention.varlen", {"_varlen_attn": "varlen_attn"})}

@@ -105,8 +105,17 @@ class Other(ModuleType):
         setattr(self, name, found)
         return found
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not _named_as_its_content(name, value):  # `import` binds a module's name in the one it lies in
+            super().__setattr__(name, value)
+
     def __dir__(self) -> list[str]:
         return dir(importlib.import_module(self._where))
+
+
+def _named_as_its_content(last: str, value: Any) -> bool:
+    """Whether a module lies where the module's own function or class of that name is: the name means that."""
+    return isinstance(value, Other) and str(vars(value).get("_where", "")).endswith("." + last)
 
 
 def other(name: str, where: str) -> None:
@@ -117,7 +126,7 @@ def other(name: str, where: str) -> None:
     vars(made)["_where"] = where
     sys.modules[name] = made
     parent, _, last = name.rpartition(".")
-    if parent in sys.modules:
+    if parent in sys.modules and not (isinstance(sys.modules[parent], Other) and _named_as_its_content(last, made)):
         vars(sys.modules[parent]).setdefault(last, made)
 
 

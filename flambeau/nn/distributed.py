@@ -122,7 +122,8 @@ class DistributedDataParallel(Module):
                     for t, part in zip(some, flat.split([t.numel() for t in some])):
                         t.copy_(part.view(t.shape))
 
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+    def _begin(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """What goes before a forward pass; gives its arguments, on the module's GPU."""
         if self.device_ids is not None and self.device_ids[0].type != "cpu":
             where = self.device_ids[0]
             inputs, kwargs = of_tensors(inputs, lambda t: unasked(t.to)(where)), of_tensors(kwargs, lambda t: unasked(t.to)(where))
@@ -133,6 +134,10 @@ class DistributedDataParallel(Module):
                 self._send(self._buffers_sent, 0 if self._joined is None else self._joined.source)
             if is_grad_enabled():
                 self.reducer.arm(self.require_backward_grad_sync)
+        return inputs, kwargs
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        inputs, kwargs = self._begin(inputs, kwargs)
         if self._param_dtype is None:
             return self.module(*inputs, **kwargs)
         from .utils.stateless import _functional_call

@@ -59,13 +59,19 @@ def set_device_states(devices: Any, states: Any, *, device_type: str | None = No
         cuda.set_rng_state(state, index)
 
 
-class _as_it_was:
-    """Random numbers and regions of autocast as they were when a part ran first."""
+# asked when a part runs first; what each gives is called before the part runs again: modules whose forward is under way then have parameters to gather
+surroundings: list[Callable[[], Callable[[], None]]] = []
 
-    def __init__(self, random: list[tuple[Any, Any]], regions: Any) -> None:
-        self._random, self._inside = random, inside(regions)
+
+class _as_it_was:
+    """Random numbers, regions of autocast and what was around as they were when a part ran first."""
+
+    def __init__(self, random: list[tuple[Any, Any]], regions: Any, around: Sequence[Callable[[], None]]) -> None:
+        self._random, self._inside, self._around = random, inside(regions), around
 
     def __enter__(self) -> None:
+        for again in self._around:
+            again()
         self._now = _random_states() if self._random else []
         for restore, state in self._random:
             restore(state)
@@ -107,7 +113,7 @@ class _Part:
         # within another part they are among what that one saves
         self.args, self.names, self.values = saved.packed(tuple(args)), tuple(kwargs), saved.packed(tuple(kwargs.values()))
         self.random = _random_states() if keep_random else []
-        self.regions = regions()
+        self.regions, self.around = regions(), [ask() for ask in surroundings]
         self.places: list[weakref.ref[_Place]] = []
         self.whole = False  # the first run is over
 
@@ -155,7 +161,7 @@ class _Part:
             tape.at_end(self.forget)
         args, values = saved.unpacked(self.args), saved.unpacked(self.values)
         try:
-            with enable_grad(), _as_it_was(self.random, self.regions), self.context, saved.saved_tensors_hooks(fill, lambda t: t):
+            with enable_grad(), _as_it_was(self.random, self.regions, self.around), self.context, saved.saved_tensors_hooks(fill, lambda t: t):
                 self.function(*args, **dict(zip(self.names, values, strict=True)))
         except _Enough as enough:
             if enough.part is not self:
@@ -172,7 +178,7 @@ class _Again(Function):
                 *args: Any) -> Any:
         ctx.function, ctx.kwargs = function, kwargs
         ctx.random = _random_states() if keep_random else []
-        ctx.regions = regions()
+        ctx.regions, ctx.around = regions(), [ask() for ask in surroundings]
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -191,7 +197,7 @@ class _Again(Function):
         args = list(ctx.others)
         for i, t in zip(ctx.places, ctx.saved_tensors):
             args[i] = t.detach().requires_grad_(t.requires_grad)
-        with enable_grad(), _as_it_was(ctx.random, ctx.regions):
+        with enable_grad(), _as_it_was(ctx.random, ctx.regions, ctx.around):
             out = ctx.function(*args, **ctx.kwargs)
         outs = (out,) if ctx.single else out
         pairs = [(o, g) for o, g in zip(outs, grads) if isinstance(o, Tensor) and o.requires_grad and g is not None]

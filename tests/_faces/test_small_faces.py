@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -104,3 +107,40 @@ def test_inner_names_of_the_core():
     assert torch.equal(torch._C._nn.slow_conv3d(x, w, 2), torch.nn.functional.conv3d(x, w))
     assert torch.func._vmap(torch.sin, 0, 0)(x).equal(x.sin()) and torch.__config__._cxx_flags() == ""
     assert torch.jit._wait(torch.jit._fork(lambda: 3)) == 3
+
+
+def test_what_trainers_of_large_models_import() -> None:
+    done = subprocess.run([sys.executable, "-c", """
+import flambeau.as_torch, logging, gc
+import torch._dynamo.config, torch._inductor.config, torch._functorch.config, torch
+torch._inductor.config.x = 3
+assert torch._inductor.config.x == 3 and torch._dynamo.config.never_set is False
+assert isinstance(torch.ops.aten.mm.default, torch._ops.OpOverload) and isinstance(torch.ops.aten.mm, torch._ops.OpOverloadPacket)
+assert repr(torch.ops.torch_attn._varlen_attn.default) == "<OpOverload(op='torch_attn._varlen_attn', overload='default')>"
+assert torch.ops._c10d_functional.all_reduce.default.name() == "_c10d_functional::all_reduce"
+try:
+    torch.ops.aten._scaled_dot_product_flash_attention.default(1)
+except NotImplementedError as error:
+    assert "call scaled_dot_product_attention" in str(error)
+from torch._higher_order_ops import flex_attention
+from typing import NamedTuple
+class Made(NamedTuple):
+    n: torch.types.Number
+assert isinstance(3.0, torch.types.Number) and isinstance(True, torch.types._Number)
+from torch.distributed._composable.fsdp.fully_shard import FSDPModule
+from torch.distributed._composable.fsdp import fully_shard
+assert callable(fully_shard) and isinstance(FSDPModule, type)
+assert torch.distributed.Backend.default_device_backend_map["cuda"] == "nccl"
+from torch.utils.viz._cycles import observe_tensor_cycles
+told = []
+end = observe_tensor_cycles(told.append)
+flags = gc.get_debug()
+class Holds: pass
+a = Holds(); a.me = a; del a
+gc.collect()
+assert told == [] and gc.garbage == []
+end(); end()
+assert gc.get_debug() == flags & ~gc.DEBUG_SAVEALL
+print("imported")
+"""], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "imported" in done.stdout, done.stderr

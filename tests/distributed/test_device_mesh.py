@@ -46,6 +46,45 @@ print("meshed", rank)
     assert out.count("meshed") == 4
 
 
+@needs_mpi
+def test_an_axis_is_cut_and_meshes_are_joined(tmp_path) -> None:
+    out = checked(tmp_path, """
+import torch, torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+world = init_device_mesh("cpu", (4,), mesh_dim_names=("world",))
+rank = dist.get_rank()
+data = world._unflatten(0, (1, 2, 2), ("pp", "batch", "tp"), backend_override={"pp": "fake"})
+assert data.shape == (1, 2, 2) and data.mesh_dim_names == ("pp", "batch", "tp") and data.mesh.tolist() == [[[0, 1], [2, 3]]]
+assert data["tp"].mesh.tolist() == [rank // 2 * 2, rank // 2 * 2 + 1] and data["batch"].mesh.tolist() == [rank % 2, rank % 2 + 2]
+assert data.get_local_rank("batch") == rank // 2 and data["pp"].size() == 1 and dist.get_world_size(data["pp"].get_group()) == 1
+dense = world._unflatten("world", (2, 2), ("fsdp", "shard"))
+assert dense["fsdp"].get_group() is data["batch"].get_group()                  # the same ranks are one group
+both = DeviceMesh._concatenate([dense["fsdp"], data["tp"]])
+assert both.mesh.tolist() == [[0, 1], [2, 3]] and both.mesh_dim_names == ("fsdp", "tp") and both.get_coordinate() == (rank // 2, rank % 2)
+turned = DeviceMesh._concatenate([data["tp"], dense["fsdp"]])
+assert turned.mesh.tolist() == [[0, 2], [1, 3]]
+flat = turned._flatten("turned")
+assert flat.mesh.tolist() == [0, 2, 1, 3] and dist.get_process_group_ranks(flat.get_group()) == [0, 2, 1, 3]
+loss = data["batch", "tp"]._flatten("loss")
+assert loss.mesh.tolist() == [0, 1, 2, 3] and loss.get_group() is world.get_group()
+again = loss._unflatten(0, (2, 2), ("a", "b"))
+assert again["b"].get_group() is data["tp"].get_group()
+t = torch.tensor([rank + 1.0]); dist.all_reduce(t, group=both["fsdp"].get_group())
+assert t.item() == [4.0, 6.0, 4.0, 6.0][rank]
+other = init_device_mesh("cpu", (2, 2), mesh_dim_names=("x", "y"))
+for wrong, kind in ((lambda: world._unflatten(0, (3, 2), ("a", "b")), ValueError), (lambda: world._unflatten(0, (2, 2), ("a",)), ValueError),
+                    (lambda: flat._unflatten(0, (2, 2), ("a", "b")), ValueError), (lambda: DeviceMesh._concatenate([data["tp"], dense["shard"]]), RuntimeError),
+                    (lambda: DeviceMesh._concatenate([data["tp"], other["x"]]), RuntimeError)):
+    try:
+        wrong()
+    except kind:
+        continue
+    raise AssertionError(kind)
+print("cut", rank)
+""", 4)
+    assert out.count("cut") == 4
+
+
 @pytest.fixture
 def alone():
     yield

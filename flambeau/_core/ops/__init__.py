@@ -75,8 +75,8 @@ def __getattr__(name: str) -> Any:
         found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
         if found is not None:
             return found
-    if found is None and name == "aten":
-        found = hooks.aten()
+    if found is None and name in ("aten", "_c10d_functional", "torch_attn"):
+        found = hooks.aten(name)
     if found is None:
         raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
     globals()[name] = found

@@ -25,7 +25,9 @@ from .files import (
     read_object,
     sweep,
     together,
+    whole_state,
 )
+from .staging import AsyncCheckpointerType, AsyncSaveResponse, answered
 from .stateful import Stateful
 
 
@@ -162,7 +164,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_write
 def async_save(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_writer: Any = None, planner: Any = None, process_group: Any = None,
                async_checkpointer_type: Any = None, async_stager: Any = None, no_dist: bool = False, use_collectives: bool = True) -> Any:
     """`save` whose files are written by a thread while the program goes on; what is saved is copied first.  Gives a future, which is done when the
-    checkpoint is whole."""
+    checkpoint is whole, and with a `DefaultStager` that stages beside an `AsyncSaveResponse`."""
     ranks = _Ranks(process_group, no_dist)
     folder = _folder(checkpoint_id, storage_writer, "async_save")
     parts, told = _planned(ranks, folder, state_dict)
@@ -192,7 +194,7 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage
         except BaseException as e:
             done.set_exception(e)
     threading.Thread(target=write, name="checkpoint", daemon=False).start()
-    return done
+    return answered(async_stager, done)
 
 
 def load(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_reader: Any = None, planner: Any = None, process_group: Any = None,
@@ -208,6 +210,8 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_reade
     try:
         told = Metadata.read(folder)
         partial = getattr(planner, "allow_partial_load", False)
+        if not state_dict and hasattr(planner, "keys"):  # `format_utils._EmptyStateDictLoadPlanner`
+            state_dict.update(whole_state(folder, told, planner.keys))
         for key, value in list(state_dict.items()):
             own = value.state_dict() if hasattr(value, "state_dict") and not isinstance(value, Tensor | dict) else value
             filled = _filled(folder, told, own, (key,), partial)
@@ -241,6 +245,16 @@ def _filled(folder: Path, told: Metadata, value: Any, path: tuple[Any, ...], par
     return value
 
 
+def _load_state_dict_from_keys(keys: Any = None, *, checkpoint_id: Any = None, storage_reader: Any = None, process_group: Any = None) -> dict[str, Any]:
+    """What a checkpoint holds, whole; `keys`: a name or a set of names, with what is below them."""
+    from .format_utils import _EmptyStateDictLoadPlanner
+    found: dict[str, Any] = {}
+    wanted = None if keys is None else {keys} if isinstance(keys, str) else set(keys)
+    load(found, checkpoint_id=checkpoint_id, storage_reader=storage_reader, planner=_EmptyStateDictLoadPlanner(wanted), process_group=process_group)
+    return found
+
+
 load_state_dict, save_state_dict = load, save
-__all__ = ["BytesStorageMetadata", "CheckpointException", "DefaultLoadPlanner", "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter", "Metadata",
-           "Stateful", "TensorStorageMetadata", "async_save", "flattened", "load", "load_state_dict", "save", "save_state_dict"]
+__all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "BytesStorageMetadata", "CheckpointException", "DefaultLoadPlanner", "DefaultSavePlanner",
+           "FileSystemReader", "FileSystemWriter", "Metadata", "Stateful", "TensorStorageMetadata", "async_save", "flattened", "load", "load_state_dict",
+           "save", "save_state_dict"]

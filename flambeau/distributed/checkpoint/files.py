@@ -210,6 +210,27 @@ def read_object(folder: Path, m: BytesStorageMetadata) -> Any:
     return load(io.BytesIO(read_bytes(folder, m.file, m.at, m.nbytes)), weights_only=False)
 
 
+def whole_state(folder: Path, told: Metadata, keys: Any = None) -> dict[Any, Any]:
+    """What a folder holds, whole and nested as it was saved; by `keys`, a set of names, the entries of these names and those below them."""
+    state: dict[Any, Any] = {}
+    for name, entry in told.state_dict_metadata.items():
+        path = told.planner_data[name]
+        if keys is not None and not any(name_of(path[:n]) in keys for n in range(1, len(path) + 1)):
+            continue
+        value: Any
+        if isinstance(entry, BytesStorageMetadata):
+            value = read_object(folder, entry)
+        else:
+            value = ops.empty(tuple(entry.size), dtype=getattr(dtypes, entry.dtype if entry.dtype != "bool" else "bool_"))
+            read_into(folder, name, entry, value)
+        *outer, last = path
+        at = state
+        for k in outer:
+            at = at.setdefault(k, {})
+        at[last] = value
+    return state
+
+
 def read_into(folder: Path, name: str, m: TensorStorageMetadata, t: Any) -> None:
     """Fills a tensor, or this process's piece of one, from the pieces that overlap it.  Raises ValueError where the sizes differ, or something is
     missing."""

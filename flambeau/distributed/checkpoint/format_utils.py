@@ -5,29 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..._core import dtypes, ops
-from . import save
-from .files import BytesStorageMetadata, Metadata, read_into, read_object
+from . import DefaultLoadPlanner, save
+from .files import Metadata, whole_state
+
+
+class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
+    """`load` with it fills an empty dictionary with all that a checkpoint holds, whole; or, by `keys`, with entries of these names, and what is below them."""
+
+    def __init__(self, keys: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.keys = keys
 
 
 def dcp_to_torch_save(dcp_checkpoint_dir: Any, torch_save_path: Any) -> None:
     """Writes the whole state of a folder into one file."""
     from ...io.checkpoint import save as save_file
     folder = Path(dcp_checkpoint_dir)
-    told = Metadata.read(folder)
-    state: dict[Any, Any] = {}
-    for name, entry in told.state_dict_metadata.items():
-        if isinstance(entry, BytesStorageMetadata):
-            value = read_object(folder, entry)
-        else:
-            value = ops.empty(tuple(entry.size), dtype=getattr(dtypes, entry.dtype if entry.dtype != "bool" else "bool_"))
-            read_into(folder, name, entry, value)
-        *outer, last = told.planner_data[name]
-        at = state
-        for k in outer:
-            at = at.setdefault(k, {})
-        at[last] = value
-    save_file(state, torch_save_path)
+    save_file(whole_state(folder, Metadata.read(folder)), torch_save_path)
 
 
 def torch_save_to_dcp(torch_save_path: Any, dcp_checkpoint_dir: Any) -> None:

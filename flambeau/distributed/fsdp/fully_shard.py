@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from ..._core.autograd import tape
 from ..._core.autograd.saved import active, saved_tensors_hooks
 from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor
@@ -15,6 +16,7 @@ from ...autograd import is_grad_enabled
 from ...nn.containers import ModuleDict, ModuleList
 from ...nn.distributed import cast, of_tensors
 from ...nn.module import Module
+from ...utils import checkpoint
 from .. import world
 from ..device_mesh import DeviceMesh, init_device_mesh
 from .group import Group, packed, unpacked
@@ -80,6 +82,21 @@ class State:
         with self.forward():
             found = call(*args, **kwargs)
         return found if self.policy.output_dtype is None else self.cast(found, self.policy.output_dtype)
+
+
+def _around() -> Callable[[], None]:
+    """Before a checkpointed part of the module that runs now is made again: its parameters are to be whole, as they were."""
+    group = _running[-1].group if _running else None
+
+    def again() -> None:
+        if group is not None:
+            group.use()
+            if tape.running_pass() is not None:
+                tape.at_end(group.drop)
+    return again
+
+
+checkpoint.surroundings.append(_around)
 
 
 class UnshardHandle:

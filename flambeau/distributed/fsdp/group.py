@@ -18,6 +18,7 @@ from ..._core.tensor import Tensor, alias
 from ...autograd import is_grad_enabled, no_grad
 from ...nn.parameter import Parameter
 from .. import collectives
+from ..device_mesh import DeviceMesh
 from ..tensor.dtensor import DTensor, make
 from ..tensor.placement_types import Replicate, Shard, _StridedShard
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...nn.module import Module
-    from ..device_mesh import DeviceMesh
     from .policies import MixedPrecisionPolicy
 
 
@@ -58,8 +58,7 @@ def _spec(p: Tensor, mesh: DeviceMesh, dim: int) -> tuple[DeviceMesh, tuple[Any,
     if not isinstance(p, DTensor):
         return mesh, tuple(own), None
     inner = p.device_mesh
-    root = mesh._root
-    if inner._root is not root or mesh.mesh_dim_names is None or inner.mesh_dim_names is None:
+    if inner._root is not mesh._root or mesh.mesh_dim_names is None or inner.mesh_dim_names is None:
         raise ValueError("fully_shard: the mesh and that of the tensor-parallel parameters must be slices of one mesh, with names; "
                          f"they are {mesh!r} and {inner!r}")
     if any(q.is_shard(dim) for q in p.placements):
@@ -67,7 +66,7 @@ def _spec(p: Tensor, mesh: DeviceMesh, dim: int) -> tuple[DeviceMesh, tuple[Any,
         for k, q in enumerate(p.placements):
             cut *= inner.shape[k] if q.is_shard(dim) else 1
         own[-1] = _StridedShard(dim, split_factor=cut)
-    together = root[(*mesh.mesh_dim_names, *inner.mesh_dim_names)]
+    together = DeviceMesh._concatenate([mesh, inner])
     return together, (*own, *p.placements), (inner, p.placements, tuple(p.shape))
 
 

@@ -4,6 +4,7 @@ are called once, on tensors of positions that broadcast to (B, H, Q, K)."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..._core import ops as _ops
@@ -13,6 +14,8 @@ from ..._core.tensor import Tensor
 ops: Any = _ops
 
 __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention", "noop_mask", "or_masks"]
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]  # PyTorch's names, which programs annotate by
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 _SIZE = _DEFAULT_SPARSE_BLOCK_SIZE = 128  # the second is PyTorch's name
 
 

@@ -125,3 +125,30 @@ else:
 print("read", dist.get_rank())
 """, 4)
     assert out.count("read") == 4
+
+
+def test_async_save_tells_of_the_copy_where_the_stager_is_asked_to(tmp_path) -> None:
+    from flambeau.distributed.checkpoint.staging import DefaultStager, StagingOptions
+    state = {"w": torch.ones(3)}
+    told = dcp.async_save(state, checkpoint_id=tmp_path / "a", async_stager=DefaultStager(StagingOptions(True, True, True, True)))
+    assert isinstance(told, dcp.AsyncSaveResponse) and told.staging_completion.result(10) is None
+    state["w"].zero_()
+    told.upload_completion.result(10)
+    read = {"w": torch.zeros(3)}
+    dcp.load(read, checkpoint_id=tmp_path / "a")
+    assert read["w"].tolist() == [1.0, 1.0, 1.0]
+    assert not isinstance(dcp.async_save(state, checkpoint_id=tmp_path / "b", async_stager=DefaultStager(StagingOptions(use_async_staging=False))),
+                          dcp.AsyncSaveResponse)
+
+
+def test_all_that_is_there_is_read_without_being_asked_for_by_shape(tmp_path) -> None:
+    from flambeau.distributed.checkpoint import _load_state_dict_from_keys
+    from flambeau.distributed.checkpoint.format_utils import _EmptyStateDictLoadPlanner
+    dcp.save({"model": {"a.b": torch.arange(3.0), "c": torch.ones(2, dtype=torch.bool)}, "step": 7, "of": {"model": torch.zeros(1)}}, checkpoint_id=tmp_path)
+    everything: dict = {}
+    dcp.load(everything, storage_reader=dcp.FileSystemReader(tmp_path), planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    assert everything["model"]["a.b"].tolist() == [0.0, 1.0, 2.0] and everything["model"]["c"].dtype == torch.bool
+    assert everything["step"] == 7 and set(everything) == {"model", "step", "of"}
+    assert set(_load_state_dict_from_keys("model", checkpoint_id=tmp_path)) == {"model"}
+    some = _load_state_dict_from_keys({"model.c", "step"}, checkpoint_id=tmp_path)
+    assert set(some) == {"model", "step"} and set(some["model"]) == {"c"}

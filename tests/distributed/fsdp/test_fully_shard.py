@@ -143,6 +143,19 @@ for p in one.blocks[0].parameters():
 train(one, X, Y, 3); train(again, x, y, 3)
 near(state(again), state(one), "checkpointed")
 
+# checkpointed blocks that are sharded around the checkpoint, as trainers of large models do
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper, CheckpointImpl
+for impl in (CheckpointImpl.NO_REENTRANT, CheckpointImpl.REENTRANT):
+    inside, one = net(), net()
+    for k, block in enumerate(inside.blocks):
+        inside.blocks[k] = fully_shard(checkpoint_wrapper(block, checkpoint_impl=impl), reshard_after_forward=True)
+    inside = fully_shard(inside)
+    train(one, X, Y, 4)
+    train(inside, x, y, 4)
+    for p, q in zip(inside.parameters(), one.parameters()):
+        assert (p.full_tensor() - q).abs().max().item() < 1e-12, impl
+    assert all(b._fsdp.group.wholes is None for b in inside.blocks)
+
 # from the meta device, state loaded in place and assigned
 with torch.device("meta"):
     empty = Net().double()

@@ -1,0 +1,1 @@
+"""Memory shown (torch.utils.viz)."""
