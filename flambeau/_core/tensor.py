@@ -15,6 +15,7 @@ from .layout import Size, contiguous_strides
 from .runtime import caches, capture, cpu_memory, memory
 from .runtime.device import device
 from .runtime.memory import NO_FREE as NO_FREE
+from .runtime.versions import entered, first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +169,7 @@ def new(m: Meta) -> Tensor:
 
 def storage(m: Meta) -> Storage:
     s = Storage()
-    s.version = 0
+    s.version = first() if entered else 0
     s.meta = m
     sizes = m.sizes
     if sizes is not None:
@@ -206,7 +207,7 @@ def wrap(address: int, m: Meta, keep: Any) -> Tensor:
     """A tensor on memory that `keep` owns."""
     s = Storage()
     s.free = NO_FREE
-    s.ptr, s.version, s.meta, s.keep = address, 0, m, keep
+    s.ptr, s.version, s.meta, s.keep = address, first(), m, keep
     t = _new(Tensor)
     t.meta, t.store, t.ptr, t.node, t.base = m, s, address, None, None
     if capture.active:

@@ -213,7 +213,7 @@ class Function:
                 t.node = out_node
             places[id(t)] = [t.node]
         found = [(None, 0, None) if t is None else
-                 (alias(t, t.meta, t.ptr), t.store.version, places[id(t)]) if id(t) in places else (t, t.store.version, None) for t in ctx._saved]
+                 (alias(t, t.meta, t.ptr), +t.store.version, places[id(t)]) if id(t) in places else (t, +t.store.version, None) for t in ctx._saved]
         kept.extend(packed(found) if tape.anomaly.watchers else found)
         ctx._saved = ()
         ctx.__dict__["_kept"] = weakref.ref(kept)

@@ -243,7 +243,8 @@ def _tensors(x: Any) -> list[tuple[Tensor, Any]]:
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """Tells autograd that a tensor's values changed by other means than operations of this package."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
-        t.store.version += 1
+        if t.store.version >= 0:
+            t.store.version += 1
 
 
 class _Handle:

@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import hooks, layout
+from ..runtime import versions
 from ..tensor import Lazy, Tensor, alias, meta
 from . import tape
 from .mode import _grad
@@ -50,7 +51,10 @@ _WHY = {
                "modified inplace. You should replace the inplace operation by an out-of-place one.",
     "no_grad": "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Make both the view and the "
                "write inside the no_grad block (so that the write is not recorded) or both outside (so that it is).",
+    "inference": "A view was created in inference mode and is being modified inplace in normal mode. Make both the view and the write inside the "
+                 "inference_mode block (so that the write is not recorded) or both outside (so that it is).",
 }
+UNSEEN = ("inference", 0, "")  # what is said of a view that was made in inference mode of what was made outside
 
 
 def _may_rebase(view: Tensor) -> None:
@@ -72,10 +76,18 @@ def note_view(base: Tensor, view: Tensor) -> None:
     """Remembers a view, so that a later recorded write can refresh its history."""
     view.base = base
     if not _grad.get():
-        if base.node is not None:
-            view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
+        note_unseen(base, view)
     elif (base.node is None or base.node[tape.SEQ] != 0) and base.meta.dtype.kind in "fc":
         note(base, view)
+
+
+def note_unseen(base: Tensor, view: Tensor) -> None:
+    """Remembers that a view is made while nothing is recorded."""
+    if versions.entered and versions.inference.get():
+        if base.store.version >= 0:
+            view.__dict__["_made"] = UNSEEN
+    elif base.node is not None:
+        view.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
 
 
 def note(base: Tensor, view: Tensor) -> None:

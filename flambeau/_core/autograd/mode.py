@@ -10,8 +10,10 @@ import inspect
 from contextvars import ContextVar, Token
 from typing import Any
 
+from ..runtime import versions
+
 _grad: ContextVar[bool] = ContextVar("grad", default=True)
-_inference: ContextVar[bool] = ContextVar("inference", default=False)
+_inference = versions.inference
 grad_enabled = _grad.get
 
 
@@ -131,10 +133,10 @@ class no_grad(_Mode, NoParamDecoratorContextManager):
 
 
 class enable_grad(no_grad):
-    """Context and decorator in which operations are recorded again inside `no_grad`."""
+    """Context and decorator in which operations are recorded again inside `no_grad`; in inference mode nothing is."""
 
     def _enter(self) -> None:
-        self._tokens.append([(_grad, _grad.set(True))])
+        self._tokens.append([(_grad, _grad.set(not _inference.get()))])
 
 
 class set_grad_enabled(_Mode):
@@ -143,7 +145,7 @@ class set_grad_enabled(_Mode):
     def __init__(self, mode: bool) -> None:
         super().__init__()
         self.mode = bool(mode)
-        self._before = _grad.set(self.mode)
+        self._before = _grad.set(self.mode and not _inference.get())
 
     def clone(self) -> _Mode:
         return set_grad_enabled(self.mode)
@@ -157,7 +159,11 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """`no_grad` for code whose tensors never meet autograd; with `mode=False` the opposite, inside such code."""
+    """`no_grad` for code whose tensors never meet autograd; with `mode=False` the opposite, inside such code.
+
+    Tensors whose memory is made there are inference tensors (`is_inference`), and so are views of them. They count no versions; outside they may be
+    read, but neither written in place nor saved for a gradient: RuntimeError. `clone()` gives a normal tensor.
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -176,3 +182,10 @@ class inference_mode(_Mode):
 
     def _enter(self) -> None:
         self._tokens.append([(_grad, _grad.set(not self.mode)), (_inference, _inference.set(self.mode))])
+        if self.mode:
+            versions.ever[:] = versions.entered[:] = (*versions.entered, None)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.mode:
+            versions.entered.pop()
+        super().__exit__(*exc)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import hooks
 from ..dtypes import title
+from ..runtime import versions
 from ..tensor import Tensor, alias
 from .mode import _grad
 
@@ -125,6 +126,8 @@ def name_of(node: Node) -> str:
 
 def node(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> Node:
     """A new node, shown to whoever looks at nodes."""
+    if versions.ever:
+        versions.may_save(saved)
     made = new(backward, edges, saved, {"name": name} if name else None)
     if anomaly.on:
         anomaly.note(made)
@@ -133,6 +136,8 @@ def node(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], s
 
 def spread(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, name: str | None = None) -> None:
     """A new node of several outputs: each of a type that has gradients gets one of its own, which leads to it."""
+    if versions.ever:
+        versions.may_save(saved)
     extra = {"name": name} if name else {}
     parent = new(backward, edges, saved, {"outputs": len(outs), **extra})
     if anomaly.on:

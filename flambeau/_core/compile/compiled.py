@@ -18,6 +18,7 @@ from ..autograd import inplace, tape
 from ..engine.plans import maker
 from ..kernels.llvm import sequence as sequences
 from ..runtime import capture
+from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
 from .checks import checked_first
@@ -90,14 +91,14 @@ class Kept:
             raise Refused("it does work on a GPU")
         plan.steps = checked_first(plan)
         self._check_order(plan, plan.steps)
-        self.versions = [t.store.version for t in new]
+        self.versions = [writes(t.store.version) for t in new]
         before = run.versions
         inside = {id(t.store): i for i, t in enumerate(given.tensors)}
         # of two storages on the same memory, as `t.data` makes one, only the one that was written by says so
-        plan.written = {n: (s, s.version - before[n]) for s in recording.before if (n := id(s)) in before and n not in inside and s.version != before[n]}
+        plan.written = {n: (s, abs(s.version - before[n])) for s in recording.before if (n := id(s)) in before and n not in inside and s.version != before[n]}
         if self.pasts and any(x in plan.lasting and plan.lasting[x] not in plan.written for s in plan.launches() for x in s.writes):
             raise Refused("a node may keep memory that each call writes anew")
-        self.moved = [(i, d) for n, i in inside.items() if (d := given.tensors[i].store.version - before[n])]
+        self.moved = [(i, d) for n, i in inside.items() if (d := abs(given.tensors[i].store.version - before[n]))]
         self.grads = [(s.node, g, None if g is None else g.store.version) for s, g in grads.values()]
         self._guard(run, plan, stores)
         steps = shortened(plan)
@@ -223,7 +224,7 @@ class Kept:
                 *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
                 "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
                 f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})", "  except Exception: return MISS",
-                *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version = {v}" for i, v in enumerate(self.versions) if v]]
+                *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in enumerate(self.versions) if v]]
         # where a replay raises, nothing is changed yet: Python's call raises it
         for n, t, version in self.grads:
             body.append(f"  {g.name(n)}[1] = {g.name(t)}")

@@ -21,6 +21,9 @@ class Version(int):
     def __add__(self, other: Any) -> Any:
         return Version(int(self) + other, self.of)
 
+    def __pos__(self) -> Version:  # as it is saved
+        return self
+
 
 class Marked:
     """Storages whose versions are `Version`s until they are `released`.  lost: whether somebody replaced one by a plain number."""
@@ -30,7 +33,7 @@ class Marked:
         self.lost = False
 
     def mark(self, s: Storage) -> None:
-        if id(s) not in self._stores:
+        if id(s) not in self._stores and s.version >= 0:  # no node keeps inference tensors
             self._stores[id(s)] = s
             s.version = Version(s.version, s)
 

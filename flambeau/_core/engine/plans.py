@@ -19,7 +19,7 @@ from ..autograd.mode import _grad
 from ..kernels.cache import preparing
 from ..kernels.calls import NEW, SAME, TURNED, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
-from ..runtime import caches
+from ..runtime import caches, versions
 from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, storage
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 Node = tape.Node
 CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
-CALLS = Calls(Classes(Tensor, Storage, Meta, Lazy, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE))
+CALLS = Calls(Classes(Tensor, Storage, Meta, Lazy, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE, versions.inference, versions.entered,
+                      versions.UNTRACKED, inplace.UNSEEN))
 
 
 class Saved:
@@ -242,8 +243,8 @@ def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callabl
                 r.node = new_node(backward, (node,), saved, None if extra is None else extra.copy())
                 if anomaly.on:
                     anomaly.note(r.node)
-        elif base.node is not None:
-            r.__dict__["_made"] = ("no_grad", 0, tape.name_of(base.node))
+        else:
+            inplace.note_unseen(base, r)
         return r
     return run
 
@@ -285,9 +286,9 @@ class Relaid:
                 t.node = tape.new(backward, (t.node,), saved, None if extra is None else extra.copy())
                 if tape.anomaly.on:
                     tape.anomaly.note(t.node)
+            t.store.version += 1
             t.meta = m
             t.ptr += offset
-            t.store.version += 1
             return t
         return run
 
@@ -337,7 +338,7 @@ def recorder(saved: Any, outs: Sequence[Any], roles: str, edges: tuple[Any, ...]
 def _putter(count: int, keep: tuple[tuple[int, bool], ...], results: bool, numbers: tuple[int, ...]) -> Callable[[Saved], Any]:
     """A function that makes what puts a call with one result on the tape, for nodes that keep these operands and numbers."""
     kept = "".join(f"a{i}, " for i, _ in keep)
-    versions = "".join(f"a{i}.store.version, " if tensor else "0, " for i, tensor in keep)
+    versions = "".join(f"+a{i}.store.version, " if tensor else "0, " for i, tensor in keep)
     state = f"(info, ({kept}), ({versions}), {'(alias(r), ),' if results else '(),'} ({''.join(f'a{i}, ' for i in numbers)}))"
     constant = not (keep or results or numbers)
     lines = ["def make(saved):",
@@ -355,8 +356,8 @@ def _several(saved: Saved) -> Callable[..., None]:
 
     def put(outs: tuple[Tensor, ...], edges: tuple[Any, ...], *given: Any) -> None:
         held = tuple([given[i] for i in keep])
-        versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
-        state = (info, held, versions, tuple([_alias(outs[i]) for i in results]), tuple([given[i] for i in numbers]))
+        kept = tuple([+x.store.version if isinstance(x, Tensor) else 0 for x in held])
+        state = (info, held, kept, tuple([_alias(outs[i]) for i in results]), tuple([given[i] for i in numbers]))
         if first:
             outs[0].node = tape.node(backward, edges, state)
         else:
@@ -368,7 +369,7 @@ def _alias(t: Tensor) -> tuple[Tensor, int]:
     """A result as its own node may hold it: without that node, which would be a circle; and its version."""
     r = object.__new__(Tensor)
     r.meta, r.store, r.ptr, r.node, r.base = t.meta, t.store, t.ptr, None, None
-    return r, t.store.version
+    return r, +t.store.version
 
 
 @lru_cache(1024)
@@ -409,7 +410,8 @@ def _maker(roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool,
                   f"   put({'r0' if len(small) == 1 else f'({outs})'}, ({edges}), {', '.join(names)})"]
     lines.append(f"  return result(({outs}))" if result else "  return r0" if len(small) == 1 else f"  return ({outs})")
     lines.append(" return call")
-    return maker("\n".join(lines), {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder})
+    return maker("\n".join(lines), {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "_recorder": _recorder, "first": versions.first,
+                                    "entered": versions.entered})
 
 
 def _carried_out(names: Sequence[str], roles: str, small: tuple[bool, ...], room: bool, convert: tuple[bool, ...], fixed: int,
@@ -418,7 +420,7 @@ def _carried_out(names: Sequence[str], roles: str, small: tuple[bool, ...], room
     lines: list[str] = []
     for i, s in enumerate(small):
         if s:
-            lines += [f"  s{i} = S(); s{i}.version = 0; s{i}.meta = m{i}; s{i}.free = free{i}",
+            lines += [f"  s{i} = S(); s{i}.version = first() if entered else 0; s{i}.meta = m{i}; s{i}.free = free{i}",
                       f"  try: p{i} = s{i}.ptr = free{i}.pop()",
                       f"  except IndexError: p{i} = s{i}.ptr = grow{i}()"]
         else:
@@ -498,8 +500,8 @@ def _recording(plan: Written, roles: str) -> Callable[..., Tensor]:
         held = tuple([before if given[i] is t else given[i] for i in saved.keep])
         launch(t.ptr, *[x.ptr if c is None else c(x) for x, c in zip(given, converters, strict=True)])
         t.store.version += 1
-        versions = tuple([x.store.version if isinstance(x, Tensor) else 0 for x in held])
-        state = (saved.info, held, versions, (_alias(t),) if saved.results else (), tuple([given[i] for i in saved.numbers]))
+        kept = tuple([+x.store.version if isinstance(x, Tensor) else 0 for x in held])
+        state = (saved.info, held, kept, (_alias(t),) if saved.results else (), tuple([given[i] for i in saved.numbers]))
         t.node = tape.new(saved.backward, edges, state)
         if tape.anomaly.on:
             tape.anomaly.note(t.node)

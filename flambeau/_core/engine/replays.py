@@ -16,7 +16,7 @@ from ..autograd.mode import _grad
 from ..errors import warn
 from ..kernels.calls import DETACHED, NEW, OBJECT, SAME, VIEW, Block, Made
 from ..kernels.llvm import sequence as sequences
-from ..runtime import capture, dispatch
+from ..runtime import capture, dispatch, versions
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
 from .plans import CALLS, Text, View, _alias, maker
@@ -82,7 +82,7 @@ class Writer(Text):
         name = self.constant(m)
         if m.sizes is not None and not self.poison:
             sizes = self.constant(m.sizes.free), self.constant(m.sizes.grow)
-            self.lines += [f"  {s} = S(); {s}.version = 0; {s}.meta = {name}; {s}.free = {sizes[0]}",
+            self.lines += [f"  {s} = S(); {s}.version = first() if entered else 0; {s}.meta = {name}; {s}.free = {sizes[0]}",
                            f"  try: {p} = {s}.ptr = {sizes[0]}.pop()",
                            f"  except IndexError: {p} = {s}.ptr = {sizes[1]}()"]
         else:
@@ -210,7 +210,7 @@ class Writer(Text):
 def _made(text: str) -> Callable[[list[Any]], Callable[..., Any]]:
     space = {"Tensor": Tensor, "Storage": Storage, "_grad": _grad, "storage": storage, "alias": alias, "held": _alias, "move": ctypes.memmove,
              "poison": ctypes.memset, "tape": tape, "next_seq": tape.next_seq, "refresh": inplace.refresh, "renew": inplace.renew,
-             "NOW": capture.now, "REDRAWING": capture.redrawing,
+             "first": versions.first, "entered": versions.entered, "ever": versions.ever, "NOW": capture.now, "REDRAWING": capture.redrawing,
              "DEFAULT": dtypes._default}
     return maker(text, space)
 
@@ -394,6 +394,9 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     given, lines, n = unpack(pattern)
     w.lines += lines
     w.lines.append(f"  if tape.anomaly.on: return {w.constant(rest)}({given})")
+    if n:  # what is saved of inference tensors is an error, which the general way knows
+        some = " or ".join(f"a{i}.store.version < 0" for i in range(n))
+        w.lines.append(f"  if ever and ({some}): return {w.constant(rest)}({given})")
     for k in script.written:
         leaf = f"(a{k}.node is not None and not a{k}.node[{tape.SEQ}])"
         w.lines.append(f"  if a{k}.base is not None or {leaf}{_shared(k, n)}: return {w.constant(rest)}({given})")

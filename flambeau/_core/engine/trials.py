@@ -8,7 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from .. import layout
-from ..runtime import capture
+from ..runtime import capture, versions
 from ..tensor import Tensor, new
 from .scripts import BLOCK, OPERAND, Drawn, Place, Places, Script, Step
 
@@ -25,7 +25,7 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
     collects = gc.isenabled()
     gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with versions.tracked(), warnings.catch_warnings(record=True) as said:  # a replay is another call's too, outside inference mode
             warnings.simplefilter("always")
             found = work()
     except (capture.Unrepeatable, Exception) as error:

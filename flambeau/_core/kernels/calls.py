@@ -40,7 +40,7 @@ class Made(NamedTuple):
 class Classes(NamedTuple):
     """What calls are made with: the classes of tensors, storages, metas, metas that hold the address, and dtypes; the variable that says
     whether operations are recorded; what puts a view on its base's list; the kinds of types that have gradients; what memory is given back to that is
-    somebody's."""
+    somebody's; of inference mode the variable, the list of who is in it, the version of a storage that is made there, and what is said of a view that is."""
 
     tensor: type
     storage: type
@@ -52,6 +52,10 @@ class Classes(NamedTuple):
     real: str
     complex: str
     nobody: Any
+    inference: Any
+    entered: list[None]
+    untracked: int
+    unseen: tuple[str, int, str]
 
 
 @functools.cache
@@ -127,6 +131,7 @@ class Calls:
             return None
         found["lazy_slots"] = (classes.lazy.__basicsize__ - object.__basicsize__) // 8
         functions = self._functions = compiler.functions(("calls", *map(str, found.values())), calls.NAMES, lambda: calls.text(found))
-        told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0, classes.nobody]
+        told = [tensor, storage, classes.recording, classes.note, classes.real, classes.complex, "_made", "_views", 0, classes.nobody, classes.inference,
+                classes.entered, classes.untracked, classes.unseen]
         ctypes.PYFUNCTYPE(None, *[ctypes.py_object] * len(told))(functions["flambeau_call_knows"])(*map(lasting.keep, told))
         return native.builtin("flambeau_call", functions["flambeau_call"])

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 # what a getter makes of what lies at the end of its path: the object itself; whether it is not None (where it is None, and the slot beside the path is
-# not, the function that is asked otherwise knows); whether it equals the constant; its length; the
-# constant.  Of a tensor's node: whether the tensor is a leaf; a leaf's gradient, or, where there is no node, the attribute that the constant names
-OBJECT, PRESENT, EQUAL, LENGTH, CONSTANT, LEAF, GRADIENT = range(7)
+# not, the function that is asked otherwise knows); whether it equals the constant; its length; the constant; the object where it is an int, and no kind
+# of one.  Of a tensor's node: whether the tensor is a leaf; a leaf's gradient, or, where there is no node, the attribute that the constant names
+OBJECT, PRESENT, EQUAL, LENGTH, CONSTANT, LEAF, GRADIENT, NUMBER = range(8)
 
 
 class _Member(ctypes.Structure):

@@ -16,8 +16,8 @@ from ..engine.plans import CALLS
 from ..errors import warn
 from ..kernels import native
 from ..kernels.calls import APART, Made
-from ..kernels.slots import CONSTANT, EQUAL, GRADIENT, LEAF, LENGTH, OBJECT, PRESENT, Slots
-from ..runtime import provenance
+from ..kernels.slots import CONSTANT, EQUAL, GRADIENT, LEAF, LENGTH, NUMBER, OBJECT, PRESENT, Slots
+from ..runtime import provenance, versions
 from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, _new, meta
 from . import reading
@@ -32,7 +32,19 @@ def _requires_grad(t: Tensor) -> bool:
     if t.node is not None:
         return True
     base = t.base  # a view that was made while nothing was recorded says what its base does, and is no part of any graph
-    return base is not None and base.node is not None and "_made" in t.__dict__ and t.__dict__["_made"][0] == "no_grad" and t.meta.dtype.kind in "fc"
+    return base is not None and base.node is not None and "_made" in t.__dict__ and t.__dict__["_made"][0] != "several" and t.meta.dtype.kind in "fc"
+
+
+def is_inference(self: Tensor) -> bool:
+    """Whether its memory was made in inference mode."""
+    store = getattr(self if self.layout is strided else self.values(), "store", None)  # type: ignore[attr-defined]
+    return store is not None and store.version < 0
+
+
+def _version(t: Tensor) -> int:
+    if is_inference(t):
+        raise RuntimeError("Inference tensors do not track version counter.")
+    return t.store.version
 
 
 _SIMPLE: dict[str, Any] = {
@@ -54,7 +66,7 @@ _SIMPLE: dict[str, Any] = {
     "requires_grad": _requires_grad,
     "is_leaf": lambda t: t.node is None or t.node[tape.SEQ] == 0,
     "output_nr": lambda t: t.node[tape.SAVED] if t.node is not None and t.node[tape.BACKWARD] is tape.to_output else 0,
-    "_version": lambda t: t.store.version,
+    "_version": _version,
     "layout": lambda t: strided,
     "name": lambda t: None,
     "names": lambda t: (None,) * len(t.meta.shape),
@@ -76,7 +88,7 @@ _TOLD = {
     "data": "The same memory outside of autograd; assigning gives the tensor another's memory.",
     "element_size": "Bytes of an element.", "is_floating_point": "Whether the type is a floating point one.", "is_complex": "Whether the type is complex.",
     "is_signed": "Whether the type has negative numbers.", "is_same_size": "Whether both have one shape.",
-    "is_inference": "False: there are no inference tensors.", "is_conj": "Whether it is a view of conjugates, see `conj`.",
+    "is_conj": "Whether it is a view of conjugates, see `conj`.",
     "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
     "_grad_fn": "`grad_fn`.", "_backward_hooks": "The hooks on its gradient by number, or None.",
@@ -104,6 +116,8 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
         if n is None:
             if self.meta.dtype.kind not in "fc":
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+            if is_inference(self) and not versions.inference.get():
+                raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
             self.node = tape.leaf()
             kept = self.__dict__.pop("_kept_grad", None)
             if kept is not None:
@@ -160,7 +174,7 @@ def _get_data(t: Tensor) -> Tensor:
     s.keep = store = t.store
     s.meta = store.meta
     s.ptr = store.ptr
-    s.version = 0
+    s.version = versions.apart(store.version)
     s.free = NO_FREE
     provenance.note(r)
     return r  # type: ignore[no-any-return]
@@ -454,7 +468,7 @@ _DEVICE: Any = (_META, (Meta, "device"))
 # the attributes that machine code reads: the kind, the path of slots, and a constant (see `kernels.slots`)
 _READ: dict[str, Any] = {
     "shape": (OBJECT, (_META, (Meta, "shape"))), "dtype": (OBJECT, (_META, (Meta, "dtype"))), "device": (OBJECT, _DEVICE),
-    "itemsize": (OBJECT, (_META, (Meta, "dtype"), (dtypes.dtype, "itemsize"))), "_version": (OBJECT, ((Tensor, "store"), (Storage, "version"))),
+    "itemsize": (OBJECT, (_META, (Meta, "dtype"), (dtypes.dtype, "itemsize"))), "_version": (NUMBER, ((Tensor, "store"), (Storage, "version"))),
     "_base": (OBJECT, ((Tensor, "base"),)), "ndim": (LENGTH, (_META, (Meta, "shape"))), "layout": (CONSTANT, (), strided),
     **{f"is_{kind}": (EQUAL, (*_DEVICE, (device_class, "type")), kind) for kind in ("cuda", "cpu", "meta")},
     **dict.fromkeys(("is_sparse", "is_sparse_csr", "is_quantized", "is_mps", "is_xpu", "is_nested"), (CONSTANT, (), False)),
@@ -512,7 +526,7 @@ def install(target: type) -> None:
         "element_size": lambda self: self.meta.dtype.itemsize, "is_floating_point": _new_tensor_type,
         "is_complex": lambda self: self.meta.dtype.is_complex, "is_signed": lambda self: self.meta.dtype.is_signed,
         "is_same_size": lambda self, other: self.meta.shape == other.meta.shape,
-        "is_inference": lambda self: False, "is_conj": lambda self: bits(self)[0], "is_neg": lambda self: bits(self)[1],
+        "is_inference": is_inference, "is_conj": lambda self: bits(self)[0], "is_neg": lambda self: bits(self)[1],
         "has_names": lambda self: False, "apply_": reading.apply_, "map_": reading.map_, "map2_": reading.map2_,
         "_is_view": lambda self: self.base is not None, "_fix_weakref": lambda self: None,
     }

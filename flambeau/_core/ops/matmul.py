@@ -157,7 +157,7 @@ def _turned(t: Tensor) -> Tensor:
 
 def _factors(a: Tensor, b: Tensor) -> tuple[Any, ...]:
     """What the node of a product keeps: each factor that the other's gradient needs, with its version, and how b is laid out."""
-    return (None if b.node is None else a, a.store.version, None if a.node is None else b, b.store.version, b.meta)
+    return (*((None, 0) if b.node is None else (a, a.store.version)), *((None, 0) if a.node is None else (b, b.store.version)), b.meta)
 
 
 def _kept_factors(node: Any) -> Any:

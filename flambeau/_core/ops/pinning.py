@@ -8,6 +8,7 @@ from .. import hooks, layout
 from ..autograd import tape
 from ..engine.fields import has
 from ..runtime import gpus, staging
+from ..runtime.versions import first
 from ..tensor import Storage, Tensor, _new, meta
 from .table import op
 
@@ -50,7 +51,7 @@ def pinned_empty(m: Any) -> Tensor:
         raise RuntimeError(f"cannot pin '{m.device}' memory: only dense CPU tensors can be pinned")
     address, free = gpus.pinned_block(m.nbytes)
     s = Storage()
-    s.ptr, s.version, s.meta, s.free = address, 0, m, free
+    s.ptr, s.version, s.meta, s.free = address, first(), m, free
     t: Tensor = _new(Tensor)
     t.meta, t.store, t.ptr, t.node, t.base = m, s, s.ptr, None, None
     return t

@@ -12,6 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
 from ..layout import extent
+from ..runtime import versions
 from ..runtime.device import device as device_class
 from ..runtime.device import resolve
 from ..tensor import NO_FREE, Storage, Tensor, _new, empty, meta
@@ -116,7 +117,7 @@ class UntypedStorage:
         if step != 1:
             raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
         part, s = Storage(), self._storage
-        part.version, part.meta, part.free, part.keep = 0, meta((max(stop - start, 0),), None, dtypes.uint8, s.meta.device), NO_FREE, s
+        part.version, part.meta, part.free, part.keep = versions.apart(s.version), meta((max(stop - start, 0),), None, dtypes.uint8, s.meta.device), NO_FREE, s
         part.ptr = s.ptr + start
         return UntypedStorage._of(part)
 

@@ -15,6 +15,7 @@ from ..autograd.mode import _grad
 from ..engine.fronts import WORD
 from ..engine.plans import Compose, under
 from ..runtime import caches, gpus, memory, staging, transfers
+from ..runtime.versions import first
 from ..tensor import NO_FREE, Storage, Tensor, meta, new
 from .async_copy import address, fill_later, pending_copy, waiting
 from .copies import cast_program
@@ -50,7 +51,7 @@ def plan(t: Tensor, dev: device, non_blocking: bool = False, strides: tuple[int,
             out = make(Tensor)
             out.meta, out.node, out.base = made, None, None
             s = out.store = Storage()
-            s.version, s.meta, s.ptr, s.free = 0, made, 0, NO_FREE  # a failed allocation leaves a storage that frees nothing
+            s.version, s.meta, s.ptr, s.free = first(), made, 0, NO_FREE  # a failed allocation leaves a storage that frees nothing
             s.ptr, s.free = take(made.nbytes)
             out.ptr = s.ptr
         carry(out, t)

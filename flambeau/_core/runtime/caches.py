@@ -18,6 +18,7 @@ from operator import setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, forks
+from . import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,8 @@ def kept(f: F) -> F:
             since = epoch
         except TypeError:  # what has no hash is no layout and no number: f says so
             return f(*args)
-        made = f(*args)
+        with versions.tracked():  # it outlives inference mode
+            made = f(*args)
         with _lock:
             if epoch == since:
                 keep(_kept["plans"].setdefault(number, {}), args, made)

@@ -28,6 +28,9 @@ argument without an address: a copy of the meta has it, (7) a tensor on the memo
 While operations are recorded, a base has a list of its views in its `__dict__`, as a recorded write changes their histories (`autograd/inplace.py`).
 A view whose base has a history already is left to the other function; so is a call that writes an argument where another lies in the same storage.
 
+While a block of inference mode runs anywhere, a new storage asks whether it is in one, and so does a view of what is no inference tensor
+(`runtime/versions.py`).
+
 `flambeau_call_knows`, no method, tells it of the classes and objects below.
 """
 
@@ -39,9 +42,9 @@ from .translate import translate
 
 NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
 # what `flambeau_call_knows` is told, in order: the classes of tensors and storages, the variable that says whether operations are recorded, the function
-# that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, and what memory is given back
-# to that is somebody's
-KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero", "nobody")
+# that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, what memory is given back
+# to that is somebody's; of inference mode the variable, the list that is empty while nobody is in it, the first version, and a view's `_made`
+KNOWS = ("tensor", "storage", "recording", "note", "real", "complex", "made", "views", "zero", "nobody", "inference", "entered", "untracked", "unseen")
 _WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJECT", "APART", "TURNED", "ON_ARRAY", "ON_BUFFER")}
 
 
@@ -75,6 +78,24 @@ def records() -> i1:
     now = ptr[value]
     Py_DecRef(now)
     return now == _Py_TrueStruct
+
+def infers() -> i1:
+    "Whether this is in inference mode; an error counts as no."
+    if i64[entered + 16] == 0:
+        return False
+    value = stack(ptr, 1)
+    if PyContextVar_Get(inference, None, value) != 0:
+        PyErr_Clear()
+        return False
+    now = ptr[value]
+    Py_DecRef(now)
+    return now == _Py_TrueStruct
+
+def first_version() -> ptr:
+    return untracked if infers() else zero
+
+def tracked(store: ptr) -> i1:
+    return ptr[ptr[store + VERSION] + 8] == PyLong_Type
 
 def shown(m: ptr, store: ptr, address: ptr, begin: i64, added: i64, base: ptr) -> ptr:
     "A tensor of this meta on a storage, so many bytes behind an address, whose number is `begin`."
@@ -146,8 +167,9 @@ def viewed(o: ptr, m: ptr, begin: i64, added: i64, kind: ptr) -> ptr:
     if t is None:
         return None
     well = True
-    if not first or kind is not None:
-        well = marked(o, not first, kind, t)
+    said = unseen if infers() and tracked(store) else kind
+    if not first or said is not None:
+        well = marked(o, not first, said, t)
     letter = ptr[ptr[ptr[base + META] + DTYPE] + KIND]
     if well and (letter == real or letter == complex) and records():
         well = noted(base, t)
@@ -184,7 +206,7 @@ def parted(o: ptr) -> ptr:
     s = PyType_GenericAlloc(storage, 0)
     if s is None:
         return None
-    put(s, VERSION, zero)
+    put(s, VERSION, zero if tracked(of) else untracked)
     put(s, FREE, nobody)
     put(s, KEPT, ptr[of + KEPT])
     put(s, ADDRESS, ptr[of + ADDRESS])
@@ -296,7 +318,7 @@ def block(at: ptr, into: ptr) -> ptr:
     if s is None:
         give(free, address)
         return None
-    put(s, VERSION, zero)
+    put(s, VERSION, first_version())
     put(s, FREE, free)
     put(s, KEPT, ptr[at + 16])
     ptr[s + ADDRESS] = address

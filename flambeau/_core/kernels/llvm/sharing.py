@@ -31,7 +31,7 @@ def wrapped(address: i64, m: ptr, keep: ptr) -> ptr:
     if s is None:
         Py_DecRef(number)
         return None
-    put(s, VERSION, zero)
+    put(s, VERSION, first_version())
     put(s, FREE, nobody)
     put(s, KEPT, m)
     put(s, OWNER, keep)

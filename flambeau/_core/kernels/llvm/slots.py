@@ -25,7 +25,7 @@ def text(taker: int, given: int) -> str:
     return translate(arguments.NONE + _TEXT, {**arguments.LAYOUT, **_KINDS, "TAKER": taker, "GIVEN": given})
 
 
-_KINDS = {name: getattr(kinds, name) for name in ("OBJECT", "PRESENT", "EQUAL", "LENGTH", "CONSTANT", "LEAF", "GRADIENT")}
+_KINDS = {name: getattr(kinds, name) for name in ("OBJECT", "PRESENT", "EQUAL", "LENGTH", "CONSTANT", "LEAF", "GRADIENT", "NUMBER")}
 _TEXT = """
 ignored: ptr = None
 append: ptr = None
@@ -46,7 +46,9 @@ def flambeau_attribute(self: ptr, given: ptr) -> ptr:
             return PyObject_CallOneArg(other, given)
         at = at + 16
     empty = o == _Py_NoneStruct
-    if kind == OBJECT:
+    if kind == NUMBER and ptr[o + 8] != PyLong_Type:
+        return PyObject_CallOneArg(other, given)
+    if kind == OBJECT or kind == NUMBER:
         Py_IncRef(o)
         return o
     if kind == CONSTANT:
