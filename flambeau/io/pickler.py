@@ -104,7 +104,7 @@ def _reduce_tensor(t: Tensor) -> Any:
         whole: Any = t.detach()
         if whole.is_sparse:
             return _SPARSE, (whole.layout, (whole._indices(), whole._values(), tuple(whole.shape), whole.is_coalesced()))
-        return _SPARSE, (whole.layout, (whole.crow_indices(), whole.col_indices(), whole.values(), tuple(whole.shape)))
+        return _SPARSE, (whole.layout, (*whole._index, whole.values(), tuple(whole.shape)))
     state = {k: v for k, v in t.__dict__.items() if not k.startswith("_")}
     if isinstance(t, Parameter):
         data = t.detach()

@@ -168,11 +168,11 @@ def set_state(t: Any, state: Any) -> None:
 
 
 def sparse(kind: Any, data: Any) -> Any:
-    """A sparse tensor, COO or CSR, whose indices all lie in its shape."""
+    """A sparse tensor whose indices all lie in its shape."""
     from .._core.ops import table
     makers: Any = table.namespace("torch")
     name = getattr(kind, "name", None)
-    if name not in ("sparse_coo", "sparse_csr") or f"{name}_tensor" not in makers:
+    if name not in ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         raise FileFormatError(f"load: the file holds a tensor of the layout {brief(name)}, which Flambeau cannot read")
     if type(data) is not tuple or len(data) not in ((3, 4) if name == "sparse_coo" else (4,)):
         raise _fail("a sparse tensor is not described as one")
@@ -194,15 +194,25 @@ def sparse(kind: Any, data: Any) -> Any:
         if flag and not _ascending(indices, shape):
             raise _fail("a sparse tensor's indices are not in order, as it says")
         return makers["sparse_coo_tensor"](indices, values, shape, is_coalesced=flag)
-    ends: Any = parts[0]
-    columns: Any = parts[1]
-    if len(shape) != 2 or ends.ndim != 1 or columns.ndim != 1 or values.ndim != 1 or ends.shape[0] != shape[0] + 1 or columns.shape != values.shape:
+    _compressed(name, parts[0], parts[1], parts[2], shape)
+    return makers[f"{name}_tensor"](*parts, shape)
+
+
+def _compressed(name: str, ends: Any, minor: Any, values: Any, shape: tuple[int, ...]) -> None:
+    """Raises FileFormatError where the parts of a tensor by compressed rows or columns do not fit each other."""
+    blocks = 2 if name[7] == "b" else 0
+    size = tuple(values.shape[1:]) if blocks else (1, 1)
+    if len(shape) != 2 or ends.ndim != 1 or minor.ndim != 1 or values.ndim != 1 + blocks or minor.shape[0] != values.shape[0] or (
+            min(size) < 1 or any(n % b for n, b in zip(shape, size, strict=True))):
+        raise _fail("the rows, columns and values of a sparse tensor do not fit each other")
+    counts = [n // b for n, b in zip(shape, size, strict=True)]
+    major, other = counts[::-1] if name.endswith("c") else counts
+    if ends.shape[0] != major + 1:
         raise _fail("the rows, columns and values of a sparse tensor do not fit each other")
     steps = ends.tolist()
-    if steps[0] != 0 or steps[-1] != columns.shape[0] or any(a > b for a, b in zip(steps, steps[1:])):
+    if steps[0] != 0 or steps[-1] != minor.shape[0] or any(a > b for a, b in zip(steps, steps[1:])):
         raise _fail("the rows of a sparse tensor do not end in order")
-    _within(columns.unsqueeze(0), shape[1:])
-    return makers["sparse_csr_tensor"](ends, columns, values, shape)
+    _within(minor.unsqueeze(0), (other,))
 
 
 def _within(indices: Any, shape: tuple[int, ...]) -> None:

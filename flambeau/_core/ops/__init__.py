@@ -16,6 +16,7 @@ from . import (  # noqa: F401 (each import registers its family)
     binary,
     casts,
     complexes,
+    compressed,
     concat,
     contractions,
     convolution,

@@ -37,7 +37,7 @@ def _requires_grad(t: Tensor) -> bool:
 
 def is_inference(self: Tensor) -> bool:
     """Whether its memory was made in inference mode."""
-    store = getattr(self if self.layout is strided else self.values(), "store", None)  # type: ignore[attr-defined]
+    store = getattr(self, "store", None)
     return store is not None and store.version < 0
 
 

@@ -33,7 +33,7 @@ preserve_format = memory_format("preserve_format")
 
 
 class layout(_Named):
-    """How elements are stored: `strided`, `sparse_coo` or `sparse_csr`."""
+    """How elements are stored: `strided`, `sparse_coo`, `sparse_csr`, `sparse_csc`, `sparse_bsr` or `sparse_bsc`."""
 
     __slots__ = ()
 

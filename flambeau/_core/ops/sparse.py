@@ -1,4 +1,4 @@
-"""Sparse tensors: coordinates (COO) and compressed rows (CSR).
+"""Sparse tensors: what all layouts share, and coordinates (COO); those by compressed rows and columns are in `compressed.py`.
 
 A sparse tensor is a Tensor that holds ordinary tensors: its indices and its values.  It has no memory of its own (see
 `unsupported`).  Gradients flow through the values, which carry the history; `grad` shows a leaf's in the same layout.
@@ -7,6 +7,7 @@ A sparse tensor is a Tensor that holds ordinary tensors: its indices and its val
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ from ..runtime.device import resolve
 from ..tensor import Lazy, Tensor
 from . import table
 from .memory_format import layout as layout_class
-from .memory_format import sparse_coo, sparse_csr
-from .sparse_checks import check_coo, check_csr, checking
+from .memory_format import sparse_coo
+from .sparse_checks import check_coo, checking
 from .unsupported import SparseMeta, Unsupported, first, refusal
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ def _meta(kind: Any, size: Size, v: Meta) -> SparseMeta:
     m = SparseMeta()
     m.shape, m.dtype, m.device = size, v.dtype, v.device
     m.numel, m.contiguous, m.nbytes, m.sizes, m.layout, m.plain = numel_of(size), False, v.nbytes, None, kind.kind, False
-    m.dense_dim = len(v.shape) - 1
+    m.dense_dim = len(v.shape) - 1 - kind.block_dims
     m.sparse_dim = len(size) - m.dense_dim
     return m
 
 
 def make(kind: Any, indices: tuple[Any, ...], values: Any, size: Any, coalesced: bool = False) -> Any:
-    """A sparse tensor of these parts, which fit: COO has one indices tensor, CSR rows' ends and columns."""
+    """A sparse tensor of these parts, which fit: COO has one indices tensor, the compressed layouts two."""
     if values.meta.__class__ is Lazy:
         values = hooks.resolved(values)
     return _of(kind, _meta(kind, size if type(size) is Size else Size(size), under(values.meta)), indices, values, coalesced)
@@ -98,13 +99,16 @@ class Sparse(Tensor):
     __slots__ = ()
     meta: SparseMeta
     kind: layout_class = sparse_coo
+    names: tuple[str, ...]
+    title = "Sparse"  # as messages have it
+    block_dims = 0  # how many dimensions of the values are those of blocks of the matrix
     _parts: tuple[tuple[Any, ...], Any]  # indices and values
     _known: bool  # whether the indices are known to be sorted and each there once
 
     # ---------------------------------------------------------------------------------------------------- description
     layout = property(lambda self: type(self).kind)
     is_sparse = property(lambda self: type(self).kind is sparse_coo)
-    is_sparse_csr = property(lambda self: type(self).kind is sparse_csr)
+    is_sparse_csr = property(lambda self: type(self).kind.name == "sparse_csr")
 
     def _nnz(self) -> int:
         """How many elements are specified."""
@@ -120,8 +124,7 @@ class Sparse(Tensor):
 
     def _with(self, values: Any) -> Any:
         """The same places with other values."""
-        return make(type(self), self._index, values, (*self.meta.shape[:len(self.meta.shape) - self.dense_dim()], *values.shape[1:]),
-                    self._known)
+        return make(type(self), self._index, values, (*self.meta.shape[:self.sparse_dim()], *values.shape[1 + self.block_dims:]), self._known)
 
     def _replace(self, other: Any) -> Any:
         """Takes over the parts of another: what writing in place comes to."""
@@ -197,7 +200,7 @@ class Sparse(Tensor):
         return made if dtype is None else made.to(dtype)
 
     def _dense(self) -> Any:
-        coo = self.to_sparse()
+        coo: Any = self.entries()  # type: ignore[attr-defined] # of each layout
         shape = tuple(self.meta.shape)
         sparse, rest = shape[:coo.sparse_dim()], shape[coo.sparse_dim():]
         values = coo._value
@@ -210,7 +213,7 @@ class Sparse(Tensor):
         raise NotImplementedError
 
     def numpy(self, *, force: bool = False) -> Any:
-        raise TypeError(f"can't convert {'Sparse' if self.is_sparse else 'SparseCsr'} layout tensor to numpy. Use Tensor.to_dense() first.")
+        raise TypeError(f"can't convert {type(self).title} layout tensor to numpy. Use Tensor.to_dense() first.")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         self.numpy()
@@ -304,6 +307,7 @@ class Coo(Sparse):
 
     __slots__ = ()
     kind = sparse_coo
+    names = ("indices",)  # of what is besides the values
 
     def _indices(self) -> Any:
         """The indices as they are."""
@@ -333,6 +337,10 @@ class Coo(Sparse):
             raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
         return self._values()
 
+    def entries(self) -> Any:
+        """Each element that is specified, by coordinates and in the order of the values: this tensor."""
+        return self
+
     def coalesce(self) -> Any:
         """The tensor with its indices sorted and each place named once."""
         if self.is_coalesced():
@@ -347,25 +355,10 @@ class Coo(Sparse):
         return make(Coo, (coordinates(places, shape),), values, self.meta.shape, True)
 
     def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """This tensor."""
-        wanted = kwargs.get("layout")
-        return self.to_sparse_csr() if wanted is sparse_csr else self
+        """This tensor, or one of the `layout` asked for."""
+        return converted(self, kwargs.get("layout"), kwargs.get("blocksize"))
 
     to_sparse_coo = to_sparse
-
-    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
-        """The matrix by compressed rows.  Raises RuntimeError unless it has two dimensions."""
-        if self.sparse_dim() != 2 or self.dense_dim():
-            raise RuntimeError(f"to_sparse_csr: only matrices have a CSR layout here, this has {self.sparse_dim()} sparse and {self.dense_dim()} "
-                               "dense dimensions")
-        return _on_parts("to_sparse_csr", Coo._by_rows, (self,))
-
-    def _by_rows(self) -> Any:
-        one = self.coalesce()
-        rows, columns = one._indices()[0], one._indices()[1].clone()
-        ends = _ops().bincount(rows, minlength=self.meta.shape[0]).cumsum(0)
-        crow = _ops().cat([ends.new_zeros((1,)), ends])[:self.meta.shape[0] + 1]
-        return make(Csr, (crow, columns), one._value, self.meta.shape, True)
 
     def sparse_mask(self, mask: Any) -> Any:
         """The values at the places of another sparse tensor."""
@@ -378,42 +371,26 @@ class Coo(Sparse):
         return self._replace(make(Coo, self._index, self._value, size, self.is_coalesced()))
 
 
-class Csr(Sparse):
-    """A sparse matrix by rows: where each row's entries end, the entries' columns, and their values."""
-
-    __slots__ = ()
-    kind = sparse_csr
-
-    def crow_indices(self) -> Any:
-        """Where each row's entries begin, and the number of entries: (rows + 1)."""
-        return self._index[0]
-
-    def col_indices(self) -> Any:
-        """The column of each entry."""
-        return self._index[1]
-
-    def values(self) -> Any:
-        """The entries' values."""
-        return self._value
-
-    def to_sparse(self, *args: Any, **kwargs: Any) -> Any:
-        """The tensor in COO layout (this one if ``layout=torch.sparse_csr``)."""
-        if kwargs.get("layout") is sparse_csr:
-            return self
-        crow, columns = self._index
-        counts = crow[1:] - crow[:-1]
-        rows = _ops().repeat_interleave(_ops().arange(self.meta.shape[0], device=crow.device), counts)
-        return make(Coo, (_ops().stack([rows.to(dtypes.int64), columns.to(dtypes.int64)]),), self._value, self.meta.shape, True)
-
-    to_sparse_coo = to_sparse
-
-    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
-        """This tensor."""
-        return self
-
-
 def _rebuilt(kind: str, indices: Any, values: Any, size: Any, coalesced: bool) -> Any:
-    return make(Coo if kind == "sparse_coo" else Csr, tuple(indices), values, size, coalesced)
+    return make(class_of(kind), tuple(indices), values, size, coalesced)
+
+
+def class_of(name: str) -> Any:
+    """The class of the tensors of a layout, by the layout's name."""
+    return next(k for k in _classes(Sparse) if k.__dict__.get("kind") is not None and k.kind.name == name)
+
+
+def _classes(kind: Any) -> Any:
+    return [c for k in kind.__subclasses__() for c in (k, *_classes(k))]
+
+
+def converted(t: Any, layout: Any, blocksize: Any = None) -> Any:
+    """A tensor by coordinates in another layout; None: as it is."""
+    if layout is None or layout is sparse_coo:
+        return t
+    if getattr(layout, "name", "strided") == "strided":
+        return t.to_dense()
+    return class_of(layout.name).of(t, blocksize)
 
 
 def shown(t: Sparse) -> str:
@@ -424,8 +401,8 @@ def shown(t: Sparse) -> str:
         for more in (f", dtype={x.meta.dtype})", f", device='{x.meta.device}')", f", device='{x.meta.device}', dtype={x.meta.dtype})"):
             if name == "values" and text.endswith(more):
                 text = text[:-len(more)] + ")"  # told once, of the whole
-        return f"{name}=" + text.replace("\n", "\n" + pad)
-    rows = [part("indices", t._indices())] if isinstance(t, Coo) else [part("crow_indices", t._index[0]), part("col_indices", t._index[1])]
+        return f"{name}=" + re.sub("\n(?!\n)", "\n" + pad, text)
+    rows = [part(name, x) for name, x in zip(type(t).names, t._index, strict=True)]
     rows.append(part("values", t._value))
     tail = [f"size={tuple(t.meta.shape)}", f"nnz={t._nnz()}"]
     if t.meta.device.type != "cpu":
@@ -538,41 +515,6 @@ def _end(kind: Any, indices: Any, values: Any, shape: Any, coalesced: bool, requ
     return make(kind, indices, values, shape, coalesced)
 
 
-@table.op(method=False, gives="Tensor")
-def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
-                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
-    """A sparse matrix by rows: `values` (nnz) in the columns `col_indices` (nnz), row r being [crow_indices[r], crow_indices[r + 1])."""
-    v = _tensor_of(values, dtype, device)
-    crow, columns = _tensor_of(crow_indices, None, v.device), _tensor_of(col_indices, None, v.device)
-    for name, x in (("crow_indices", crow.meta), ("col_indices", columns.meta)):
-        if x.dtype is not dtypes.int64 and x.dtype is not dtypes.int32:
-            raise RuntimeError(f"{name} and the other indices must be int32 or int64, got {x.dtype}")
-        if len(x.shape) != 1:
-            raise NotImplementedError(f"sparse_csr_tensor: {name} must have one dimension, it has {len(x.shape)}: batches are not implemented")
-    if len(v.meta.shape) != 1 or columns.meta.numel != v.meta.numel:
-        raise RuntimeError(f"col_indices and values must have the same number of entries, got {list(columns.shape)} and {list(v.shape)}")
-    told = size is not None
-    size = Size(size if told else (crow.shape[0] - 1, int(columns.max()) + 1 if columns.numel() else 0))
-    if len(size) != 2 or crow.meta.numel != size[0] + 1:
-        raise RuntimeError(f"crow_indices must have one entry more than rows: got {crow.shape[0]} for size {list(size)}")
-    if told and _fits(dtype, device, values, crow_indices, col_indices):
-        return _plan(Csr, v.meta, size, True, requires_grad, check_csr)
-    if (checking() if check_invariants is None else check_invariants):
-        check_csr(crow, columns, size)
-    return _end(Csr, (crow, columns), v, size, True, requires_grad)
-
-
-@table.op(method=False, gives="Tensor")
-def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, layout: Any = None,
-                             device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:
-    """`sparse_csr_tensor`, for the one compressed layout there is.  Raises NotImplementedError for the others."""
-    if layout is not sparse_csr:
-        raise NotImplementedError(f"sparse_compressed_tensor: layout {layout!r} is not implemented, torch.sparse_csr is")
-    by_rows: Any = sparse_csr_tensor
-    return by_rows.__operation__.body(compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
-                             check_invariants=check_invariants)
-
-
 def _product(name: str, args: tuple[Any, ...], **scales: Any) -> Any:
     from . import sparse_ops
     if first(args) is None:
@@ -611,28 +553,23 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha:
 # -------------------------------------------------------------------------------------------------- methods of all tensors
 def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None) -> Any:
     """The nonzero elements in COO layout (or the `layout` asked for); the last dimensions dense where `sparse_dim` is fewer."""
-    if layout not in (None, sparse_coo, sparse_csr):
-        raise NotImplementedError(f"to_sparse: layout {layout!r} is not implemented")
+    if layout is not None and type(layout) is not layout_class:
+        raise TypeError(f"to_sparse(): argument 'layout' must be torch.layout, not {type(layout).__name__}")
     n = self.dim() if sparse_dim is None else int(sparse_dim)
     if not 0 <= n <= self.dim():
         raise RuntimeError(f"to_sparse: sparse_dim argument must be in [0,{self.dim()}] range, but {n} is given")
     if n == 0 and self.dim():
         raise RuntimeError(f"to_sparse: sparse_dim argument must be in >0 when self.dim()>0, which is {self.dim()}")
-    return _on_parts("to_sparse", _to_sparse, (self, n, layout is sparse_csr))
+    made = _on_parts("to_sparse", _to_sparse, (self, n))
+    return converted(made, layout, blocksize)
 
 
-def _to_sparse(self: Any, n: int, by_rows: bool) -> Any:
+def _to_sparse(self: Any, n: int) -> Any:
     shape = tuple(self.meta.shape)
     flat = self.reshape(numel_of(shape[:n]), *shape[n:])
     seen = (self.detach() != 0).reshape(numel_of(shape[:n]), numel_of(shape[n:])).any(1)
     places = seen.nonzero().reshape(-1)
-    made = make(Coo, (coordinates(places, shape[:n]),), flat.index_select(0, places), shape, True)
-    return made.to_sparse_csr() if by_rows else made
-
-
-def to_sparse_csr(self: Any, dense_dim: Any = None) -> Any:
-    """The nonzero elements of a matrix by compressed rows."""
-    return to_sparse(self, layout=sparse_csr)
+    return make(Coo, (coordinates(places, shape[:n]),), flat.index_select(0, places), shape, True)
 
 
 def to_dense(self: Any, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
@@ -651,11 +588,11 @@ def sparse_mask(self: Any, mask: Any) -> Any:
 
 
 def _at_places(self: Any, mask: Any) -> Any:
-    at = mask.to_sparse()
+    at = mask.entries()
     n = at.sparse_dim()
     shape = tuple(self.meta.shape)
     values = self.reshape(numel_of(shape[:n]), *shape[n:]).index_select(0, linear(at._index[0], shape[:n]))
-    return mask._with(values)
+    return mask._with(values.reshape(mask._value.meta.shape))
 
 
 def _on_parts(name: str, form: Any, args: Any) -> Any:
@@ -667,7 +604,7 @@ def _on_parts(name: str, form: Any, args: Any) -> Any:
 
 def _only_for(name: str, layout: str) -> Any:
     def method(self: Any, *args: Any) -> Any:
-        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got {'Strided' if not isinstance(self, Sparse) else type(self).__name__}")
+        raise RuntimeError(f"{name} expected sparse {layout} tensor layout but got {type(self).title if isinstance(self, Sparse) else 'Strided'}")
     method.__name__ = name
     method.__doc__ = f"For sparse {layout} tensors.  Raises RuntimeError for others."
     return method
@@ -697,7 +634,7 @@ def _converter(name: str, d: Any) -> Any:
 for _name, _d in {"double": dtypes.float64, "float": dtypes.float32, "half": dtypes.float16, "bfloat16": dtypes.bfloat16, "long": dtypes.int64,
                   "int": dtypes.int32, "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_}.items():
     setattr(Sparse, _name, _converter(_name, _d))
-for _f in (to_sparse, to_sparse_csr, to_dense, sparse_mask):
+for _f in (to_sparse, to_dense, sparse_mask):
     setattr(Tensor, _f.__name__, _f)
 Tensor.to_sparse_coo = to_sparse  # type: ignore[method-assign]
 for _name in ("indices", "values", "coalesce", "is_coalesced", "_nnz", "_indices", "_values"):
@@ -706,7 +643,9 @@ setattr(Tensor, "sparse_dim", _no_axes)  # noqa: B010 (typed by the stubs)
 setattr(Tensor, "dense_dim", _all_axes)  # noqa: B010
 for _name in ("crow_indices", "col_indices"):
     setattr(Tensor, _name, _only_for(_name, "row compressed"))
-__all__ = ["Coo", "Csr", "Sparse", "Unsupported", "make", "sparse_coo_tensor", "sparse_compressed_tensor", "sparse_csr_tensor"]
+for _name in ("ccol_indices", "row_indices"):
+    setattr(Tensor, _name, _only_for(_name, "column compressed"))
+__all__ = ["Coo", "Sparse", "Unsupported", "make", "sparse_coo_tensor"]
 
 
 def _form(name: str, args: Any, kwargs: Any) -> Any:

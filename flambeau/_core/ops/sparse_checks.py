@@ -63,12 +63,13 @@ def check_coo(indices: Any, shape: Any) -> None:
             raise RuntimeError(f"size is inconsistent with indices: for dim {d}, size is {shape[d]} but found index {high}")
 
 
-def check_csr(crow: Any, columns: Any, shape: Any) -> None:
-    """Raises RuntimeError for row ends that do not rise from 0 to the number of entries, or columns outside the shape."""
-    if int(crow[0]) != 0 or int(crow[-1]) != columns.shape[0]:
-        raise RuntimeError(f"`crow_indices[..., 0] == 0` and `crow_indices[..., -1] == nnz` must hold: they are {int(crow[0])} and {int(crow[-1])} "
-                           f"with {columns.shape[0]} entries")
-    if bool((crow[1:] < crow[:-1]).any()):
-        raise RuntimeError("crow_indices must not fall from one row to the next")
-    if columns.numel() and (int(columns.min()) < 0 or int(columns.max()) >= shape[1]):
-        raise RuntimeError(f"`0 <= col_indices < {shape[1]}` is not satisfied")
+def check_compressed(ends: Any, minor: Any, names: tuple[str, str], count: int) -> None:
+    """Raises RuntimeError for ends that do not rise from 0 to the number of entries, or other indices that do not lie below `count`; names: of both."""
+    first, second = names
+    if int(ends[0]) != 0 or int(ends[-1]) != minor.shape[0]:
+        raise RuntimeError(f"`{first}[..., 0] == 0` and `{first}[..., -1] == nnz` must hold: they are {int(ends[0])} and {int(ends[-1])} "
+                           f"with {minor.shape[0]} entries")
+    if bool((ends[1:] < ends[:-1]).any()):
+        raise RuntimeError(f"{first} must not fall from one {'column' if first[1] == 'c' else 'row'} to the next")
+    if minor.numel() and (int(minor.min()) < 0 or int(minor.max()) >= count):
+        raise RuntimeError(f"`0 <= {second} < {count}` is not satisfied")

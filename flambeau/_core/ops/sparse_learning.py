@@ -16,7 +16,8 @@ from ..engine.fronts import constant
 from ..engine.operation import Operation
 from ..runtime import caches, capture
 from ..tensor import Tensor
-from .sparse import Sparse, make
+from . import compressed
+from .sparse import Coo, Sparse, make
 from .unsupported import first, refusal
 
 if TYPE_CHECKING:
@@ -173,4 +174,4 @@ def _again(name: str, form: Callable[..., Any], args: Sequence[Any], passed: Seq
     return lambda *given: on_parts(name, form, [given[rest[i]] if i in rest else a for i, a in enumerate(args)])
 
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in Sparse.__subclasses__()}
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Coo, compressed.Csr, compressed.Csc, compressed.Bsr, compressed.Bsc)}

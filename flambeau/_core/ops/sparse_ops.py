@@ -9,7 +9,8 @@ from ..engine import fields
 from ..layout import Size, wrap_dim
 from ..tensor import Tensor
 from . import sparse_products
-from .sparse import Coo, Csr, Sparse, kind_of, linear, make, named
+from .compressed import Compressed, Csr, transposed
+from .sparse import Coo, Sparse, kind_of, linear, make, named
 from .sparse_learning import on_parts
 from .table import TABLE
 from .unsupported import first, refusal
@@ -84,8 +85,9 @@ def _coo(x: Any) -> Any:
 
 
 def _like(made: Any, *given: Any) -> Any:
-    """In rows where a given one is."""
-    return made.to_sparse_csr() if any(isinstance(x, Csr) for x in given) else made
+    """In the layout of the first that is by compressed rows or columns."""
+    like = next((x for x in given if isinstance(x, Compressed)), None)
+    return made if like is None else made.to_sparse(layout=like.kind, blocksize=like.blocksize)
 
 
 @_form("add")
@@ -176,6 +178,8 @@ def _product(a: Any, b: Any) -> Any:
         raise RuntimeError(f"mm: mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {'x'.join(map(str, b.shape))}): the first of mat2 must be {k}")
     if a.meta.dtype is not b.meta.dtype:
         raise RuntimeError(f"mm: expected mat1 and mat2 to have the same dtype, but got: {a.meta.dtype} != {b.meta.dtype}")
+    if isinstance(a, Compressed) and not isinstance(a, Csr):
+        a = Csr.of(a.to_sparse())
     if sparse_products.served(a._value, b):
         one, places = _by_rows(a)
         return sparse_products.product(places, one._value, b)
@@ -243,7 +247,8 @@ def matmul(input: Any, mat2: Any = None, **named: Any) -> Any:  # noqa: A002
     """sparse @ strided and strided @ sparse give strided tensors, sparse @ sparse a sparse one."""
     other = mat2 if mat2 is not None else next(iter(named.values()))
     if isinstance(input, Sparse) and isinstance(other, Sparse):
-        return _like(_sparse_sparse(_coo(input).coalesce(), _coo(other).coalesce()), input, other)
+        made = _sparse_sparse(_coo(input).coalesce(), _coo(other).coalesce())
+        return made.to_sparse_csr() if isinstance(input, Compressed) or isinstance(other, Compressed) else made
     if isinstance(input, Sparse):
         return _product(input, other.unsqueeze(1)).squeeze(1) if other.dim() == 1 else _product(input, other)
     if input.dim() == 1:
@@ -300,14 +305,15 @@ def _transpose(input: Any, dim0: int, dim1: int) -> Any:  # noqa: A002
     a = _coo(input)
     n = len(a.meta.shape)
     d0, d1 = wrap_dim(dim0, n), wrap_dim(dim1, n)
+    if isinstance(input, Compressed):
+        return input if d0 == d1 else transposed(input)
     if max(d0, d1) >= a.sparse_dim():
         raise refusal("transpose of dense dimensions", kind_of(a))
     order = list(range(a.sparse_dim()))
     order[d0], order[d1] = order[d1], order[d0]
     shape = list(a.meta.shape)
     shape[d0], shape[d1] = shape[d1], shape[d0]
-    made = make(Coo, (_ops().stack([a._indices()[d] for d in order]),), a._value, shape, d0 == d1 and a.is_coalesced())
-    return _like(made, input)
+    return make(Coo, (_ops().stack([a._indices()[d] for d in order]),), a._value, shape, d0 == d1 and a.is_coalesced())
 
 
 @_form("index_select")
@@ -432,3 +438,28 @@ for _name in (*FORMS, *_VALUES):
 for _name in (*FORMS, *_VALUES):
     if _name in Tensor.__dict__ and _name not in Sparse.__dict__:
         setattr(Sparse, _name, form_of(_name))
+
+
+# ------------------------------------------------------------------------------------------------------------------- others
+@_form("zeros_like")
+def _zeros_like(input: Any, *, dtype: Any = None, **_: Any) -> Any:  # noqa: A002
+    """Nothing is specified."""
+    values = _ops().zeros((0, *input._value.meta.shape[1:]), dtype=dtype or input.meta.dtype, device=input.meta.device)
+    indices = [i[:, :0] if isinstance(input, Coo) else i[:0] for i in input._index]
+    if isinstance(input, Compressed):
+        indices[0] = _ops().zeros_like(input._index[0])
+    return make(type(input), tuple(indices), values, input.meta.shape, True)
+
+
+def _alike(name: str) -> None:
+    @_form(name)
+    def form(input: Any, *, dtype: Any = None, **_: Any) -> Any:  # noqa: A002
+        if isinstance(input, Coo):
+            if name == "empty_like":
+                return _zeros_like(input, dtype=dtype)
+            raise refusal(name, kind_of(input))
+        return input._with(getattr(_ops(), name)(input._value, dtype=dtype))
+
+
+_alike("empty_like")
+_alike("ones_like")
