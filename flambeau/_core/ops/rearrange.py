@@ -287,13 +287,19 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:  # noqa: A002
         return roll(input.reshape(-1), moves[0], 0).reshape(tuple(input.meta.shape))
     if len(moves) != len(axes):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}")
-    out = input
+    out = same = alias(input, input.meta, input.ptr)  # unknown to the tape, which has one node for all
     for s, d in zip(moves, axes, strict=True):
         axis = layout.wrap_dim(d, len(input.meta.shape), False)
         n = input.meta.shape[axis] if input.meta.shape else 1
         cut = (n - s % n) % n if n else 0
         out = cat([slice_axis(out, axis, cut, n), slice_axis(out, axis, 0, cut)], axis) if cut and input.meta.shape else out
-    return out if out is not input else input.clone()
+    return input.clone() if out is same else tape.record(out, _roll_back, (input,), (moves, axes), "RollBackward0")
+
+
+@tape.keeps_nothing
+def _roll_back(node: Any, g: Tensor) -> Any:
+    moves, axes = node[tape.SAVED]
+    return (roll(g, [-s for s in moves], axes),)
 
 
 @op(tangent="linear")

@@ -68,6 +68,10 @@ def test_rolls_are_numpys(moves):
     shifts, dims = zip(*moves, strict=True)
     np.testing.assert_array_equal(fb.roll(fb.tensor(A), shifts, dims).numpy(), np.roll(A, shifts, dims))
     np.testing.assert_array_equal(fb.tensor(A).roll(shifts[0]).numpy(), np.roll(A, shifts[0]))
+    x = fb.tensor(A, dtype=fb.float64, requires_grad=True)
+    rolled = x.roll(shifts, dims)
+    (rolled * fb.tensor(A)).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.roll(A, [-s for s in shifts], dims))
 
 
 @pytest.mark.parametrize("k", range(-5, 6))
