@@ -96,6 +96,12 @@ def _exp(x: Value) -> Value:
     return ((r * r).fma(_poly(r, "EXP"), r) + 1.0).times_power(n, bits)
 
 
+def _exp_near(x: Value) -> Value:
+    """The same to the bit for |x| <= 87, or 700 in double, where the result is a normal number."""
+    _, bits, r = _reduced(x)
+    return ((r * r).fma(_poly(r, "EXP"), r) + 1.0).times_near_power(bits)
+
+
 def _exp2(x: Value) -> Value:
     k = _of(x)
     x = x.at_least(k.exp2_range[0]).at_most(k.exp2_range[1])
@@ -127,7 +133,7 @@ def _tanh(x: Value) -> Value:
     a, k = abs(x), _of(x)
     z = a * a
     near = (a * z).fma(_poly(z, "TANH"), a)
-    far = 1.0 - 2.0 / (_exp((a + a).at_most(2 * k.tanh_most)) + 1.0)
+    far = 1.0 - 2.0 / (_exp_near((a + a).at_most(2 * k.tanh_most)) + 1.0)
     return (a < 0.625).pick(near, far).sign_of(x)
 
 
@@ -322,14 +328,14 @@ def _erf(x: Value) -> Value:
     z = a * a
     near = a.fma(_poly(z, "ERF"), a)
     far = a.at_most(_of(x).erf_most)
-    tail = _erfc_far(far) if x.d is float64 else _exp(_poly(far, "LOG_ERFC"))
+    tail = _erfc_far(far) if x.d is float64 else _exp_near(_poly(far, "LOG_ERFC"))
     return (a < (1.0 if x.d is float64 else 0.93)).pick(near, 1.0 - tail).sign_of(x)
 
 
 def _erfc_far(a: Value, name: str = "SCALED_ERFC") -> Value:
-    """erfc of a number that is not negative; relatively, the exponential's argument costs a**2 units of the last place."""
+    """erfc of a number that is at least 0 and at most 26; relatively, the exponential's argument costs a**2 units of the last place."""
     t = (a - 4.0) / (a + 4.0)
-    return _poly(t, name) / a.fma(2.0, 1.0) * _exp(-(a * a))
+    return _poly(t, name) / a.fma(2.0, 1.0) * _exp_near(-(a * a))
 
 
 def _erfc(x: Value) -> Value:
