@@ -33,8 +33,9 @@ def show(trace: Trace, console: Console | None = None) -> None:
 
 def remarks(trace: Trace) -> list[str]:
     """What is to be known about the figures: a line of totals, and which times are predicted."""
-    copies = trace.transfers()
-    lines = [f"{len(trace.stages)} stages; {len(copies)} transfers between devices moved {text.size(sum(w.nbytes for w in copies))}."]
+    copies, n = trace.transfers(), len(trace.stages)
+    moved = f"{len(copies)} transfer{'s' * (len(copies) != 1)} between devices moved {text.size(sum(w.nbytes for w in copies))}"
+    lines = [f"{n} stage{'s' * (n != 1)}; {moved if copies else 'nothing moved between devices'}."]
     if trace.dropped:
         lines.append(f"{trace.dropped} more stages were not kept: flambeau.trace(limit=...) keeps more.")
     used = {w.lane[0] for s in trace.stages for w in s.works}

@@ -70,6 +70,16 @@ Times with ~ are predicted for NVIDIA H200: no such GPU was
 used; the others are measured on this machine's CPU."""
 
 
+def test_one_is_no_plural_and_nothing_is_told() -> None:
+    with torch.simulate(gpus=1):
+        with torch.trace() as t:
+            x = torch.ones(9)
+        assert show.remarks(t)[0] == "1 stage; nothing moved between devices."
+        with torch.trace() as t:
+            x.to("cuda")
+        assert show.remarks(t)[0] == "1 stage; 1 transfer between devices moved 36 B."
+
+
 def test_the_smallest_example_reads_like_a_textbook(smallest: Trace) -> None:
     assert "\n".join(line.rstrip() for line in printed(smallest, 80)).replace("\u00a0", " ") == EIGHTY
     assert "\n".join(line.rstrip() for line in printed(smallest, 60)).replace("\u00a0", " ") == SIXTY
