@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import layout
 from ..autograd.mode import _grad
 from ..kernels import native
 from ..kernels.llvm import sequence
 from ..kernels.loops.maps import most_alone
+from ..runtime.device import CPU
 from ..tensor import Meta, meta, new
 from .plans import Plan, recorder
 
@@ -22,11 +24,19 @@ if TYPE_CHECKING:
     from .plans import Written
 
 
-def kind_of(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], Meta] | None:
-    """The key of a call without its shape, and the first operand's meta; None unless all operands lie densely on the CPU, in one shape of several
-    elements."""
-    first: Any = None
+def kind_of(key: tuple[Any, ...], sizes: int = -1) -> tuple[tuple[Any, ...], tuple[int, ...], int] | None:
+    """The key of a call without its shape, the shape, and its number of elements, which are several.
+
+    sizes: where a factory's sizes stand in the key; -1 for other operations.  None unless all operands lie densely on the CPU, in one shape.
+    """
     parts = list(key)
+    if sizes >= 0:
+        shape = parts[sizes]
+        if shape.__class__ is not tuple or not shape or min(shape) < 1 or (count := layout.numel(shape)) < 2:
+            return None
+        parts[sizes] = None
+        return tuple(parts), shape, count
+    first: Any = None
     for k, part in enumerate(parts):
         if part.__class__ is Meta:
             if not part.contiguous:
@@ -38,7 +48,7 @@ def kind_of(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], Meta] | None:
             elif part is not first and (part.shape != first.shape or part.device is not first.device):
                 return None
             parts[k] = part.dtype
-    return None if first is None else (tuple(parts), first)
+    return None if first is None else (tuple(parts), first.shape, first.numel)
 
 
 class Dense:
@@ -53,15 +63,14 @@ class Dense:
     def __init__(self, plan: Plan, letters: str, launch: Any) -> None:
         assert plan.dense is not None
         program, self.saving = plan.dense
-        self.most = most_alone(program)
+        self.most = most_alone(program) if launch is not None else 1 << 62
         self.types = tuple([m.dtype for m in plan.outs])
         self.letters, self.numbers, self.fixed, self.result = letters, plan.numbers, plan.fixed, plan.result
         self.taped = self.saving is not None and any(d.kind in "fc8" for d in self.types)
         self._launch, self._several, self._reads = launch, len(plan.outs) > 1, plan.reads
 
-    def __call__(self, first: Meta, given: Sequence[Any]) -> Any:
-        shape, dev = first.shape, first.device
-        outs = [new(meta(shape, None, d, dev)) for d in self.types]
+    def __call__(self, shape: tuple[int, ...], count: int, given: Sequence[Any]) -> Any:
+        outs = [new(meta(shape, None, d, CPU)) for d in self.types]
         args, numbers, need = [t.ptr for t in outs], [], False
         for x, role in zip(given, self.letters, strict=True):
             if role == "t":
@@ -70,7 +79,8 @@ class Dense:
                 need = need or x.node is not None
             elif role == "n":
                 numbers.append(x)
-        self._launch(*args, *_converted(numbers, self.numbers), *self.fixed, first.numel)
+        if self._launch is not None:
+            self._launch(*args, *_converted(numbers, self.numbers), *self.fixed, count)
         made = tuple(outs) if self._several else outs[0]
         if need and self.taped and _grad.get():
             edges = tuple([x.node if role == "t" else None for x, role in zip(given, self.letters, strict=True)])
@@ -86,7 +96,7 @@ class DenseWritten:
     def __init__(self, plan: Written, letters: str, launch: Any) -> None:
         self.most, self.letters, self.numbers, self._launch = most_alone(plan.dense), letters, plan.numbers, launch
 
-    def __call__(self, first: Meta, given: Sequence[Any]) -> Any:
+    def __call__(self, shape: tuple[int, ...], count: int, given: Sequence[Any]) -> Any:
         t = given[0]
         store, args, numbers, need = t.store, [t.ptr], [], t.base is not None and t.base.node is not None
         for x, role in zip(given, self.letters, strict=True):
@@ -99,7 +109,7 @@ class DenseWritten:
                 numbers.append(x)
         if need and _grad.get():
             return NotImplemented
-        self._launch(*args, *_converted(numbers, self.numbers), first.numel)
+        self._launch(*args, *_converted(numbers, self.numbers), count)
         store.version += 1
         return t
 
@@ -108,13 +118,18 @@ def _converted(numbers: list[Any], converters: Sequence[Any]) -> list[Any]:
     return [x if c is None else c(x) for x, c in zip(numbers, converters, strict=True)] if numbers else numbers
 
 
-def of(plan: Plan | Written, letters: str, first: Meta) -> Dense | DenseWritten | None:
-    """What carries out all calls of the kind of one that this plan is of.  None where its launch is not one that any number of elements may be
-    given to."""
-    if plan.dense is None or type(plan) is Plan and (plan.room is not None or any(m.shape != first.shape or not m.contiguous for m in plan.outs)):
+def of(plan: Plan | Written, letters: str, shape: tuple[int, ...], count: int, sized: bool) -> Dense | DenseWritten | None:
+    """What carries out all calls of the kind of one that this plan is of.  None where its launch, if it has one, does not take any number of
+    elements.  sized: the shape is not that of operands, which must not be read then."""
+    if sized and (type(plan) is not Plan or plan.reads):
         return None
-    head = sequence.header(plan.launch)
-    launch = None if head is None else native.over(head, first.numel)
-    if launch is None:
+    if plan.dense is None or type(plan) is Plan and (plan.room is not None or any(m.shape != shape or not m.contiguous for m in plan.outs)):
+        return None
+    launch = None
+    if plan.launch is not None:
+        head = sequence.header(plan.launch)
+        if head is None or (launch := native.over(head, count)) is None:
+            return None
+    elif plan.outs[0].device is not CPU:
         return None
     return Dense(plan, letters, launch) if type(plan) is Plan else DenseWritten(plan, letters, launch)  # type: ignore[arg-type]

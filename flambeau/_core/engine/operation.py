@@ -157,11 +157,11 @@ def known_as(made: Tensor, values: Values) -> None:
 class Usual:
     """What a call without a plan asks of a signature, found once.
 
-    positional: how many arguments there are, where all are positional; factors, data: whether there are any.  `keyed` says whether the key that the
-    front made is the key of a plan.
+    positional: how many arguments there are, where all are positional; factors, data: whether there are any; sizes: where they stand in a key (-1: there
+    are none).  `keyed` says whether the key that the front made is the key of a plan.
     """
 
-    __slots__ = ("positional", "factors", "data", "_numbers", "_constants", "_never")
+    __slots__ = ("positional", "factors", "data", "sizes", "_numbers", "_constants", "_never")
 
     def __init__(self, s: Signature) -> None:
         kinds = [s.kinds[n] for n in s.names()]
@@ -171,6 +171,8 @@ class Usual:
         self._numbers = tuple([i for i, kind in enumerate(kinds) if kind in (SCALAR, FACTOR)])
         self._constants = tuple([i for i, kind in enumerate(kinds) if kind not in fronts.PASSED and kind not in (DTYPE, DEVICE, PLACE)])
         # sizes may be equal to others that are none, and a type may be one of Python's
+        seldom = s.seldom()  # which come last in a key
+        self.sizes = len([n for n in s.names() if n not in seldom]) if s.rest is not None and s.kinds[s.rest] == SIZES else -1
         self._never = not plainly or s.kinds.get("dtype") == CONSTANT
 
     def keyed(self, values: Values) -> bool:
@@ -450,12 +452,12 @@ class Operation:
             given = [values[i] for i in self.places]
             kind = again = None
             if run is None:
-                if key is not None and (kind := dense.kind_of(key)) is not None:
+                if key is not None and (kind := dense.kind_of(key, usual.sizes)) is not None:
                     known, fresh = self.env["dense"], self.env["fresh"]
                     again = key in fresh
-                    if not again and (call := known.get(kind[0])) is not None and kind[1].numel <= call.most and not tape.anomaly.on:
+                    if not again and (call := known.get(kind[0])) is not None and kind[2] <= call.most and not tape.anomaly.on:
                         caches.keep_since(epoch, fresh, key, None)
-                        answer = call(kind[1], given)
+                        answer = call(*kind[1:], given)
                         if answer is not NotImplemented:
                             return answer
                 if usual.positional:
@@ -474,8 +476,10 @@ class Operation:
                 if usual.data and type(made) in (Compose, data.Taken):
                     data.with_room(made, self.name)
                 letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
-                if kind is not None and type(made) in DENSE and kind[0] not in known and (call := dense.of(made, letters, kind[1])) is not None:
-                    caches.keep_since(epoch, known, kind[0], call)
+                if kind is not None and type(made) in DENSE and kind[0] not in known:
+                    call = dense.of(made, letters, *kind[1:], usual.sizes >= 0)
+                    if call is not None:
+                        caches.keep_since(epoch, known, kind[0], call)
                 if type(made) in LATER and not again:
                     if key is not None:
                         caches.keep_since(epoch, plans, key, Unbound(partial(made.bind, letters), (plans, key, epoch)))
@@ -492,17 +496,22 @@ class Operation:
     def first_of_sizes(self, *given: Any) -> Any:
         """A call with nothing but sizes (behind the operand, where there is one) whose plan `quick` has not: it may have been made by a call that
         said more."""
-        s, epoch = self._signature(), caches.epoch
+        s, epoch, fresh = self._signature(), caches.epoch, self.env["fresh"]
         made = self.direct(*given)
         count = len(s.positional)
         sizes = given[count:]
         if count and not given[0].meta.plain:
             return made
+        flat = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
+        if all(type(x) is int for x in flat):
+            seen = (given[0].meta, tuple(flat)) if count else tuple(flat)
+            if seen not in fresh:  # the first call with them
+                caches.keep_since(epoch, fresh, seen, None)
+                return made
         key = self._key((*given[:count], *[s.kwdefaults[n] for n in s.keyword], sizes))
         run = None if key is None else self.env["plans"].get(key)
-        sizes = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
-        if run is not None and type(run) is not Unbound and sizes and type(sizes) is not list and not devices.chosen.some:
-            caches.keep_since(epoch, self.env["quick"], (given[0].meta, sizes) if count else sizes, run)
+        if run is not None and type(run) is not Unbound and flat and type(flat) is not list and not devices.chosen.some:
+            caches.keep_since(epoch, self.env["quick"], (given[0].meta, flat) if count else flat, run)
         return made
 
     def _numbers(self, values: Values) -> Values:

@@ -101,7 +101,8 @@ _SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, devi
 
 
 def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool, alike: bool = False) -> Compose | Plan:
-    """The plan of a fresh tensor of this meta, filled with a number (None: with nothing). alike: it has the operand's shape."""
+    """The plan of a fresh tensor of this meta, filled with a number (None: with nothing). alike: of the operand's shape, or of
+    sizes that the call was given."""
     result = _requiring if requires_grad else None
     if value is None:
         value = determinism.unfilled(m.dtype)
@@ -115,7 +116,7 @@ def _filled(m: Meta, value: Any, requires_grad: bool, pin: bool, alike: bool = F
     if value is None or not m.numel:
         if value is not None:
             dtypes.number(value, m.dtype)
-        return Plan((m,), None, result=result)
+        return Plan((m,), None, result=result, reads=False, dense=(None, None) if alike else None)
     return Plan((m,), launch.filling(m), fixed=launch.fill_numbers(value, m.dtype), result=result, reads=False,
                 dense=(launch.filler(m.dtype), None) if alike else None)
 
@@ -140,7 +141,7 @@ def _factory(name: str, value: Any, **fields: Any) -> Any:
         d, dev = _options(dtype, device)
         shape = _shape(name, sizes)
         strides = None if memory_format is None else strides_for(shape, _dense(shape), memory_format)
-        return _filled(meta(shape, strides, d, dev), value, requires_grad, pin_memory)
+        return _filled(meta(shape, strides, d, dev), value, requires_grad, pin_memory, True)
     make.__signature__ = _SIZED  # type: ignore[attr-defined]
     make.__doc__ = (f"A tensor of a size (ints or one sequence), "
                     f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
@@ -227,7 +228,7 @@ def _like(name: str, value: Any, **fields: Any) -> Any:
             return new_direct(self, *(sizes if size is None else (size,)), dtype=None if dtype is None else dtypes.settled(dtype), device=device,
                               requires_grad=requires_grad, pin_memory=pin_memory)
         m = meta(_shape(named, sizes), None, dtype or self.meta.dtype, self.meta.device if device is None else resolve(device))
-        return _filled(m, value, requires_grad, pin_memory)
+        return _filled(m, value, requires_grad, pin_memory, True)
     named = "new_" + name.split("_")[0]
     new_one.__name__ = new_one.__qualname__ = named
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."

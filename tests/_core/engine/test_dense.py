@@ -115,10 +115,26 @@ def test_shapes_that_come_from_elsewhere() -> None:
 
 def test_kinds() -> None:
     x, y = _operands(5)
-    found = dense.kind_of((x.meta, y.meta, 3))
-    assert found == ((torch.float32, torch.float32, 3), x.meta)
+    assert dense.kind_of((x.meta, y.meta, 3)) == ((torch.float32, torch.float32, 3), (5, 7), 35)
     assert dense.kind_of((x.meta, y[:4].meta)) is None and dense.kind_of((x.t().meta,)) is None and dense.kind_of((3, "word")) is None
     assert dense.kind_of((x[:1, :1].meta,)) is None and dense.kind_of((torch.ones(0).meta,)) is None
+    assert dense.kind_of((x.meta, (3, 4)), 1) == ((x.meta, None), (3, 4), 12)
+    assert all(dense.kind_of((shape,), 0) is None for shape in ((), (1,), (0, 3), (-1, 2), None))
+
+
+def test_factories_of_new_sizes() -> None:
+    x = torch.ones(3)
+    for n in range(2, 30):
+        for _ in range(3):
+            assert torch.zeros(n).tolist() == [0] * n and torch.ones(n, 2).tolist() == [[1, 1]] * n and torch.empty(n, 3).stride() == (3, 1)
+            assert torch.ones((2, n), dtype=torch.int64).dtype is torch.int64 and torch.zeros(n, requires_grad=True).requires_grad
+            assert x.new_zeros(n).tolist() == [0] * n and x.double().new_ones((n,)).dtype is torch.float64
+            assert x.expand(n, 3).clone().tolist() == [[1] * 3] * n and x.repeat(n).shape == (3 * n,)
+        with pytest.raises(TypeError):
+            torch.zeros(float(n))
+        with pytest.raises(RuntimeError):
+            torch.zeros(n, -1)
+    assert torch.zeros(torch.tensor(4)).shape == (4,) and torch.zeros(0).shape == (0,) and torch.zeros(()).shape == () and torch.zeros([5]).shape == (5,)
 
 
 def test_a_plan_is_bound_when_it_is_called_again() -> None:
