@@ -118,12 +118,18 @@ def _told(error: BaseException) -> BaseException:
 
 def _planned(ranks: _Ranks, folder: Path, state_dict: dict[str, Any]) -> tuple[list[bytes], Metadata]:
     error: BaseException | None = None
-    stamp = ranks.every(uuid.uuid4().hex[:8])[0]
+    flat: dict[tuple[Any, ...], Any] = {}
     parts: list[bytes] = []
     told = Metadata()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        parts, told = plan(state_dict, ranks.rank, stamp)
+        flat = flattened(state_dict)
+    except Exception as e:
+        error = e
+    # a process may have leaves that process 0 has not: a stage's parameters, its own place in the data
+    found = ranks.every((uuid.uuid4().hex[:8], [name_of(path) for path in flat]))
+    try:
+        parts, told = plan(flat, ranks.rank, found[0][0], {n for _, names in found[:ranks.rank] for n in names})
     except Exception as e:
         error = e
     return parts, together(ranks.together("local_step", told, error))
@@ -138,7 +144,7 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: Any = None, storage_write
     """Writes a state into a folder; all processes call it.
 
     state_dict: nested dictionaries of tensors, DTensors, objects with `state_dict()`, and what pickles.  Of DTensors each process writes its pieces, all
-    else process 0 writes.  checkpoint_id: the folder.  no_dist: this process saves alone.
+    else the first process that has it.  checkpoint_id: the folder.  no_dist: this process saves alone.
     Raises CheckpointException on all processes when one cannot write.
     """
     ranks = _Ranks(process_group, no_dist)

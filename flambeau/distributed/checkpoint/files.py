@@ -118,10 +118,10 @@ def bytes_of(t: Tensor) -> bytes:
     return bytes(flat.view(dtypes.uint8).numpy()) if flat.numel() else b""
 
 
-def own_pieces(t: Tensor, first: bool) -> list[tuple[tuple[int, ...], Tensor]]:
-    """The pieces of a tensor that this process writes: of what several have, one of them.  first: this is process 0."""
+def own_pieces(t: Tensor, owned: bool) -> list[tuple[tuple[int, ...], Tensor]]:
+    """The pieces of a tensor that this process writes: of what several have, one of them.  owned: it writes what is no DTensor."""
     if not isinstance(t, DTensor):
-        return [((0,) * t.ndim, t)] if first else []
+        return [((0,) * t.ndim, t)] if owned else []
     mesh, placed = t.device_mesh, t.placements
     place = mesh.get_coordinate()
     if any(p.is_partial() for p in placed):
@@ -133,10 +133,9 @@ def own_pieces(t: Tensor, first: bool) -> list[tuple[tuple[int, ...], Tensor]]:
     return [(starts, local)] if local.numel() or t.numel() == 0 else []
 
 
-def plan(state: dict[str, Any], rank: int, stamp: str) -> tuple[list[bytes], Metadata]:
-    """What this process writes, and what is to be said of it."""
+def plan(flat: dict[tuple[Any, ...], Any], rank: int, stamp: str, others: set[str]) -> tuple[list[bytes], Metadata]:
+    """What this process writes of its leaves, and what is to be said of it.  others: names of leaves that a process before it has and writes."""
     from ...io.checkpoint import save
-    flat = flattened(state)
     file, at = f"__{rank}_0.{stamp}.distcp", 0
     parts: list[bytes] = []
     told = Metadata()
@@ -147,13 +146,13 @@ def plan(state: dict[str, Any], rank: int, stamp: str) -> tuple[list[bytes], Met
         told.planner_data[name] = [k if isinstance(k, str | int) else str(k) for k in path]
         if isinstance(value, Tensor):
             entry = TensorStorageMetadata(value.dtype.name, list(value.shape))
-            for starts, piece in own_pieces(value, rank == 0):
+            for starts, piece in own_pieces(value, name not in others):
                 data = bytes_of(piece)
                 entry.chunks.append(Chunk(list(starts), list(piece.shape), file, at, len(data)))
                 parts.append(data)
                 at += len(data)
             told.state_dict_metadata[name] = entry
-        elif rank == 0:
+        elif name not in others:
             room = io.BytesIO()
             save(value, room)
             told.state_dict_metadata[name] = BytesStorageMetadata(file, at, len(room.getvalue()))

@@ -152,3 +152,31 @@ def test_all_that_is_there_is_read_without_being_asked_for_by_shape(tmp_path) ->
     assert set(_load_state_dict_from_keys("model", checkpoint_id=tmp_path)) == {"model"}
     some = _load_state_dict_from_keys({"model.c", "step"}, checkpoint_id=tmp_path)
     assert set(some) == {"model", "step"} and set(some["model"]) == {"c"}
+
+
+@needs_mpi
+def test_what_only_some_processes_have_is_saved(tmp_path) -> None:
+    out = checked(tmp_path, """
+import torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+mesh = init_device_mesh("cpu", (3, 1), mesh_dim_names=("pp", "dp"))
+rank = dist.get_rank()
+def state(value):
+    return {f"layers.{rank}.weight": torch.full((2, 3), float(value)),
+            f"sharded.{rank}": distribute_tensor(torch.full((2,), value + 0.5), mesh["dp"], [Shard(0)]),
+            "data": {f"rank_{rank}": {"at": int(value)}}, "same": value if rank else 10, "both": torch.tensor([value if rank else 10.0])}
+dcp.save(state(rank + 1), checkpoint_id="kept")
+read = state(0)
+dcp.load(read, checkpoint_id="kept")
+assert read[f"layers.{rank}.weight"].tolist() == [[rank + 1.0] * 3] * 2 and read[f"sharded.{rank}"].full_tensor().tolist() == [rank + 1.5] * 2
+assert read["data"] == {f"rank_{rank}": {"at": rank + 1}} and read["same"] == 10 and read["both"].tolist() == [10.0]
+every = {f"layers.{k}.weight": torch.zeros(2, 3) for k in range(3)}
+dcp.load(every, checkpoint_id="kept")
+assert [every[f"layers.{k}.weight"][0, 0].item() for k in range(3)] == [1.0, 2.0, 3.0]
+dcp.async_save(state(rank + 5), checkpoint_id="later").result(30)
+dcp.load(read, checkpoint_id="later")
+assert read["data"] == {f"rank_{rank}": {"at": rank + 5}}
+print("kept", rank)
+""", 3)
+    assert out.count("kept") == 3
