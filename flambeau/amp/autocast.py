@@ -80,6 +80,18 @@ class autocast:
         return autocast(one.device, one.fast_dtype, one._enabled, one._keeps)
 
 
+def _reads(run: Any, device_type: Any, dtype: Any = None, enabled: Any = True, cache_enabled: Any = None) -> str | None:
+    """Tells a run of `compile` what a region follows besides its arguments."""
+    if not all(map(run.atoms, (device_type, dtype, enabled, cache_enabled))):
+        return "autocast is given an object"
+    run.guards.keys(_defaults)
+    run.guards.elements(_cache)
+    return None
+
+
+autocast.__reads__ = _reads  # type: ignore[attr-defined]
+
+
 # ---------------------------------------------------------------------------------------------------- the same regions again
 def regions() -> list[autocast]:
     """The regions that this place is in, one a kind of device, those in which nothing is chosen too."""

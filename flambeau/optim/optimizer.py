@@ -390,7 +390,7 @@ class FormulaOptimizer(Optimizer):
         for updates in memo.pop(Updates, ()):
             updates.run()
 
-    def _reads(self, run: Any, closure: Any = None) -> str | None:
+    def _reads(run: Any, self: Any, closure: Any = None) -> str | None:
         """Tells a run of `compile` what a step depends on. Returns why it cannot be known."""
         if closure is not None or not self.renews or not type(self).__module__.startswith(__name__.partition(".")[0]):
             return f"a step of {type(self).__name__} is not known"

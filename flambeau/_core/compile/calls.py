@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
+from contextvars import ContextVar
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -17,7 +19,7 @@ from ..runtime.device import device
 from ..tensor import Tensor
 from . import instrument
 from .guards import ABSENT
-from .knowing import ATOMS, CONTAINERS, NUMBERS, OBJECT, PACKAGE, PACKED, Knowing, hashed, static
+from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, Knowing, hashed, of_package, static
 
 # functions on tensors that are no operations: they read layouts, or pass over the tape
 _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
@@ -27,9 +29,9 @@ _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attri
 _PASSES = {"backward"}  # operations that pass over the tape, too
 CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inference_mode)
 _OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict}
-_ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, *[
+_ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, operator.index, *[
     f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
-_FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super}
+_FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super, mode.DecoratorContextManager.clone}
 
 
 class Calls(Knowing):
@@ -88,8 +90,8 @@ class Calls(Knowing):
         compiled = f.__dict__.get("__compiled__")
         if compiled is not None:
             return self.callee(compiled.f)
-        reads = f.__dict__.get("__reads__")
-        if reads is not None and f.__module__.startswith(PACKAGE):
+        reads = of_package(f, "__reads__")
+        if reads is not None:
             return partial(self._told, f, reads)
         if f.__module__ is not None and f.__module__.startswith(PACKAGE + "._core"):
             return self._opaque(f, f"{f.__module__}.{f.__qualname__}")
@@ -122,7 +124,7 @@ class Calls(Knowing):
     def _told(self, f: Any, reads: Any, *args: Any, **kwargs: Any) -> Any:
         """A call of what says itself what it reads."""
         if not self.off:
-            why = reads(args[0], self, *args[1:], **kwargs)
+            why = reads(self, *args, **kwargs)
             if why is not None:
                 self.taint(why)
         made = f(*args, **kwargs)
@@ -166,7 +168,9 @@ class Calls(Knowing):
         name = f.__name__
         if t in ATOMS or t in PACKED:
             return partial(self._on_atoms, f)
-        if t in CONTAINERS or (isinstance(on, dict) and getattr(dict, name, None) is not None and static(t, name) is static(dict, name)):
+        if t is ContextVar and name == "get" and f.__self__ in (mode._grad, mode._inference):
+            return f  # `guards.modes` has it
+        if t in CONTAINERS or t in DICTS or (isinstance(on, dict) and getattr(dict, name, None) is not None and static(t, name) is static(dict, name)):
             if self.is_fresh(on):
                 if name in ("add", "discard") and type(on) is set:
                     return partial(self._hashing, f)
@@ -289,6 +293,9 @@ class Calls(Knowing):
             return lambda *args: self._typed(*args)
         if c in CONTEXTS or c in (dtype, device, Size) or (issubclass(c, BaseException) and c.__module__ == "builtins"):
             return c
+        reads = of_package(c, "__reads__")
+        if reads is not None:
+            return partial(self._told, c, reads)
         init = static(c, "__init__")
         if type(c) is type and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and not c.__module__.startswith(PACKAGE):
             self.guards.attribute(c, "__init__", init)

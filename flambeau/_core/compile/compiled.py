@@ -21,7 +21,7 @@ from ..runtime import capture
 from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
-from .checks import checked_first
+from .checks import checked_first, is_check
 from .graph import declared
 from .guards import SPACE, modes, watched
 from .history import History, back, back_again, back_several, several_again
@@ -29,7 +29,7 @@ from .knowing import ATOMS
 from .passes import shortened
 from .reads import Run
 from .record import Ask, Launch, Refused
-from .replay import Planned, Shown, Spot, bind
+from .replay import HalfWay, Planned, Shown, Spot, bind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -104,7 +104,7 @@ class Kept:
         steps = shortened(plan)
         self._check_order(plan, steps)
         plan.release(steps)
-        self.replay = bind(plan, steps)
+        self.replay = bind(plan, steps, self.late)
         self.tree = tree
         self._function(run, plan, given)
         plan.results = []
@@ -170,6 +170,7 @@ class Kept:
             return x.of == "a" if isinstance(x, Spot) else type(x) is int and (x in plan.streams or any(
                 k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for k in plan.kept.values()))
         changed = False
+        self.late = set()
         for s in steps:
             if isinstance(s, capture.Read):
                 if changed:
@@ -177,7 +178,9 @@ class Kept:
             elif isinstance(s, Launch):
                 p = s.prepared
                 if changed and p.program is None and not sequences.native(p.entry):  # Python carries it out, and may raise
-                    raise Refused(f"it checks arguments ({p.name}) when it has changed something")
+                    if is_check(s) or not declared(p):
+                        raise Refused(f"it checks arguments ({p.name}) when it has changed something")
+                    self.late.add(id(s))  # it takes all values, and may only want for memory
                 known = p.program is not None or declared(p)
                 changed = changed or any(map(lasts, s.args[:p.outputs] if known else s.args))
             else:
@@ -216,16 +219,17 @@ class Kept:
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()], *g.stores()}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
                                  "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
-                                 "note": inplace.note, "NOTES": NOTES}
+                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay}
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
         body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
                 *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
                 *[f"   if not ({t}): return MISS" for t in g.lines()],
                 *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
                 "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
-                f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})", "  except Exception: return MISS",
+                f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})",
+                "  except HalfWay as e: raise e.__cause__ from None", "  except Exception: return MISS",
                 *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in enumerate(self.versions) if v]]
-        # where a replay raises, nothing is changed yet: Python's call raises it
+        # where a replay raises, nothing is changed yet, and Python's call raises it; half-way it is raised as Python's call would half-way
         for n, t, version in self.grads:
             body.append(f"  {g.name(n)}[1] = {g.name(t)}")
             if t is not None:

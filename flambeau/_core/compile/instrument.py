@@ -179,9 +179,11 @@ class _Between(ast.NodeTransformer):
         self.generic_visit(n)
         if all(isinstance(op, (ast.Is, ast.IsNot)) for op in n.ops):
             return n
-        if len(n.ops) > 1:
-            raise Beyond("it compares more than two at once")
-        return _run("compare", ast.Constant(_OPERATORS[type(n.ops[0])]), n.left, n.comparators[0])
+        if not all(isinstance(x, (ast.Name, ast.Constant)) for x in n.comparators[:-1]):
+            raise Beyond("it compares more than two at once, which are no names")
+        made = [_run("compare", ast.Constant(_OPERATORS[type(op)]), a, b) if not isinstance(op, (ast.Is, ast.IsNot)) else ast.Compare(a, [op], [b])
+                for a, op, b in zip([n.left, *map(deepcopy, n.comparators)], n.ops, n.comparators, strict=False)]
+        return made[0] if len(made) == 1 else ast.BoolOp(ast.And(), [*[_run("tested", x) for x in made[:-1]], made[-1]])
 
     def visit_BoolOp(self, n: Any) -> Any:
         self.generic_visit(n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import OrderedDict, defaultdict
 from types import GeneratorType, NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ OBJECT: Any = object  # whose methods are compared by identity
 ATOMS = {int, float, bool, str, bytes, complex, NoneType, dtype, device, type(...), type(NotImplemented)}
 PACKED = {tuple, Size, range, slice, frozenset}  # which do not change, but for what is in them
 CONTAINERS = {list, dict, set}
+DICTS = {OrderedDict, defaultdict}  # which are looked through as dicts are
 NUMBERS = {int, float, bool, complex}
 PACKAGE = __name__.partition(".")[0]
 
@@ -183,7 +185,7 @@ class Knowing:
             return
         if type(x) is list:
             self.guards.elements(x)
-        elif isinstance(x, dict) and type(x).__iter__ is dict.__iter__:
+        elif isinstance(x, dict) and (type(x).__iter__ is dict.__iter__ or type(x) in DICTS):
             self.guards.keys(x)
         elif type(x) not in ATOMS and type(x) not in PACKED:
             self.taint(f"it looks through a {type(x).__name__}")
@@ -225,6 +227,11 @@ def static(t: Any, name: str) -> Any:
         if name in vars(c):
             return vars(c)[name]
     return ABSENT
+
+
+def of_package(x: Any, name: str) -> Any:
+    """What one of our own functions or classes has under a name, or None: a program's says nothing to a run."""
+    return x.__dict__.get(name) if (x.__module__ or "").partition(".")[0] == PACKAGE else None
 
 
 def hashed(x: Any) -> bool:

@@ -7,6 +7,7 @@ What the function made itself needs no guards; everything that is not known to b
 from __future__ import annotations
 
 import operator
+from contextvars import ContextVar
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from ..tensor import Meta, Tensor
 from . import instrument
 from .calls import CONTEXTS, Calls
 from .guards import ABSENT
-from .knowing import ATOMS, CONTAINERS, NUMBERS, OBJECT, PACKAGE, PACKED, hashed, static
+from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, hashed, of_package, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +39,11 @@ class Run(Calls):
         t = type(o)
         if isinstance(o, Tensor):
             return self._of_tensor(o, name)
-        if t in ATOMS or t in PACKED or t in CONTAINERS or t is Meta:
+        if t in ATOMS or t in PACKED or t in CONTAINERS or t in DICTS or t is Meta or t is ContextVar:
             return getattr(o, name)
-        if t is ModuleType:
+        if isinstance(o, ModuleType) and t.__getattribute__ is ModuleType.__getattribute__ and (t is ModuleType or static(t, name) is ABSENT):
+            if t is not ModuleType:
+                self.guards.shape(o, None)
             found = getattr(o, name)
             if o.__dict__.get(name, ABSENT) is found:
                 self.guards.part(o.__dict__, name, found)
@@ -301,7 +304,7 @@ class Run(Calls):
 
     def context(self, x: Any) -> Any:
         """What a ``with`` block enters."""
-        if not self.off and type(x) not in CONTEXTS:
+        if not self.off and type(x) not in CONTEXTS and not of_package(type(x), "__reads__"):
             self.taint(f"it enters a {type(x).__name__}")
         return x
 

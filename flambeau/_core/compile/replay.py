@@ -20,7 +20,7 @@ from .record import Ask, Launch, Recording, Refused, Slot
 from .trees import Leaf, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
 
 class Spot:
@@ -168,15 +168,22 @@ def _touched(s: Any) -> list[int]:
     return [x for _, x in s.addresses()] if isinstance(s, Launch) else [] if isinstance(s, Ask) else [s.address]
 
 
-def bind(plan: Planned, steps: Sequence[Any]) -> Callable[..., Any]:
-    """The replay, ``f(*operands)``, of a record on the CPU, as these steps, which may be others that do the same."""
-    return _Writer(plan, steps).function()
+class HalfWay(Exception):
+    """A replay ended when it had changed something; its cause says why."""
+
+
+def bind(plan: Planned, steps: Sequence[Any], late: Container[int] = ()) -> Callable[..., Any]:
+    """The replay, ``f(*operands)``, of a record on the CPU, as these steps, which may be others that do the same.
+
+    late: by identity, the steps that raise `HalfWay` for whatever Python raises in them.
+    """
+    return _Writer(plan, steps, late).function()
 
 
 class _Writer(Text):
-    def __init__(self, plan: Planned, steps: Sequence[Any]) -> None:
+    def __init__(self, plan: Planned, steps: Sequence[Any], late: Container[int]) -> None:
         super().__init__()
-        self.plan, self.steps = plan, steps
+        self.plan, self.steps, self.late = plan, steps, late
         self.together: list[Any] = []
         self.calls = 0  # of Python's between launches
 
@@ -201,7 +208,7 @@ class _Writer(Text):
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T = object.__new__, Tensor",
                  f" def call({given}):", *head, *body, *tail, f"  return {text}{after}", " return call"]
         space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong, "left": left, "NO_FREE": NO_FREE,
-                 "apart": _Apart(plan, left)}
+                 "apart": _Apart(plan, left), "HalfWay": HalfWay}
         made: Any = maker("\n".join(lines), space)(self.constants)
         made.plan = plan
         return made  # type: ignore[no-any-return]
@@ -220,7 +227,8 @@ class _Writer(Text):
             else:
                 self.sequence()
                 self.calls += 1
-                self.lines.append(f"  {self.constant(bound)}({', '.join(map(self.text, s.args))})")
+                line = f"{self.constant(bound)}({', '.join(map(self.text, s.args))})"
+                self.lines += ["  try: " + line, "  except Exception as e: raise HalfWay from e"] if id(s) in self.late else ["  " + line]
         else:
             self.together.append((s, None))
 

@@ -24,6 +24,7 @@ from .casts import in_float32, to_dtype
 from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import contiguous, laid_as
+from .indexing.along_axis import _written
 from .table import op
 from .windows import added_up
 
@@ -269,8 +270,10 @@ def _max_back(node: Any, g: Tensor) -> Any:
         return (g.new_zeros(shape),)
     if dispatch.sorts_writes(g.meta.device) and not tape.recording(g) and math.prod(_reaching(p)) <= _FEW:
         return (_max_collected(g, shape, at, p),)
-    flat = g.new_zeros((rows, layout.numel(shape[2:])))
-    return (flat.scatter_add(1, at.reshape(rows, -1), g.reshape(rows, -1)).reshape(shape),)
+    flat, at, g = g.new_zeros((rows, layout.numel(shape[2:]))), at.reshape(rows, -1), g.reshape(rows, -1)
+    if tape.recording(g) or not _written("scatter_add", flat, 1, at, g, "add", known=True):
+        flat = flat.scatter_add(1, at, g)
+    return (flat.reshape(shape),)
 
 
 def _reaching(p: Pool) -> Sizes:

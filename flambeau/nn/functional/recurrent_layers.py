@@ -88,6 +88,16 @@ def layer(kind: Kind, x: Any, state: tuple[Any, ...], weights: Sequence[Any], re
     return outs
 
 
+def _reads(run: Any, kind: Kind, x: Any, state: Any, weights: Any, reverse: bool, composed: Any) -> None:
+    """Tells a run of `compile` that a layer depends on its tensors, and on the modes that all operations follow."""
+    for t in (x, *state, *weights):
+        if t is not None:
+            run.tensor(t)
+
+
+layer.__reads__ = _reads  # type: ignore[attr-defined]
+
+
 def _apart(given: Any) -> Any:
     """The same tensors outside autograd."""
     return tuple([_apart(v) for v in given]) if isinstance(given, (tuple, list)) else None if given is None else alias(given, given.meta, given.ptr)

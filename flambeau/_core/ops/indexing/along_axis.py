@@ -197,8 +197,9 @@ def _scatter(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
                        "ScatterAddBackward0" if mode == "add" else "ScatterBackward0")
 
 
-def _written(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str) -> bool:
-    """`_scatter` into self, outside the tape: few elements written into a large tensor cost no copy of it.  False where that is not so simple."""
+def _written(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: str, known: bool = False) -> bool:
+    """`_scatter` into self, outside the tape: few elements written into a large tensor cost no copy of it.  False where that is not so simple.
+    known: the positions are in range."""
     if not self.meta.contiguous or index.store.ptr == self.store.ptr:
         return False
     if not isinstance(src, Tensor):
@@ -209,7 +210,7 @@ def _written(name: str, self: Tensor, dim: int, index: Tensor, src: Any, mode: s
     p = _scattered(name, self.meta, dim, index.meta, src.meta, mode)
     if not p.usual:
         return False
-    if p.check is not None:
+    if p.check is not None and not known:
         routines.call(p.check, (index.ptr,))
     if p.launch is not None:
         routines.call(p.launch, (self.ptr, src.ptr, index.ptr), p.numbers)
