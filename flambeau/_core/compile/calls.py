@@ -105,13 +105,14 @@ class Calls(Knowing):
     def entered(self, f: FunctionType) -> None:
         """Guards of a function: its code, its defaults, and the names from elsewhere that it loads."""
         g = self.guards
-        for name in ("__code__", "__defaults__", "__kwdefaults__"):
-            if getattr(f, name) is not None:  # where it had no defaults, all was given
-                g.attribute(f, name, getattr(f, name))
-        if f.__kwdefaults__:
-            g.keys(f.__kwdefaults__)
+        if self.is_old_object(f):  # of another that the run made, what it holds follows from the run
+            for name in ("__code__", "__defaults__", "__kwdefaults__"):
+                if getattr(f, name) is not None:  # where it had no defaults, all was given
+                    g.attribute(f, name, getattr(f, name))
+            if f.__kwdefaults__:
+                g.keys(f.__kwdefaults__)
         for cell in f.__closure__ or ():
-            if not self.is_fresh(cell):
+            if self.is_old_object(cell):
                 g.cell(cell)
         own = f.__globals__
         for name in instrument.global_names(f.__code__):
@@ -129,7 +130,7 @@ class Calls(Knowing):
                 self.taint(why)
         made = f(*args, **kwargs)
         self._check()
-        return made
+        return made if self.is_old_object(made) else self._new(made)
 
     def _requires(self, f: Any, t: Any, *args: Any, **kwargs: Any) -> Any:
         if not self.off and (self.is_old(t) or not isinstance(t, Tensor)):

@@ -141,10 +141,10 @@ def relu_step(gates: Any, state: tuple[Any], w_hh: Any, b_hh: Any) -> tuple[Any]
 
 STEPS: dict[str, Any] = {"LSTM": lstm_step, "GRU": gru_step, "RNN_TANH": tanh_step, "RNN_RELU": relu_step}
 _WHOLE = {
-    "LSTM": Kind("lstm_layer", Pointwise("lstm_layer", _lstm, 5), 4, True, "c"),
-    "GRU": Kind("gru_layer", _gru_gates, 3, False, "h"),
-    "RNN_TANH": Kind("rnn_tanh_layer", Pointwise("rnn_tanh_layer", E.tanh, 1), 1, True, ""),
-    "RNN_RELU": Kind("rnn_relu_layer", Pointwise("rnn_relu_layer", _relu, 1), 1, True, ""),
+    "LSTM": Kind("lstm_layer", Pointwise("lstm_layer", _lstm, 5), 4, True, "c", "LSTM"),
+    "GRU": Kind("gru_layer", _gru_gates, 3, False, "h", "GRU"),
+    "RNN_TANH": Kind("rnn_tanh_layer", Pointwise("rnn_tanh_layer", E.tanh, 1), 1, True, "", "RNN_TANH"),
+    "RNN_RELU": Kind("rnn_relu_layer", Pointwise("rnn_relu_layer", _relu, 1), 1, True, "", "RNN_RELU"),
 }
 
 
@@ -194,10 +194,7 @@ def layer(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], we
     projections, w_hr. Returns the outputs and the last state.
     """
     if sizes is None:
-        def composed(x: Any, *given: Any) -> tuple[Any, ...]:
-            out, last = _by_steps(kind, x, None, given[:len(state)], given[len(state):], reverse)
-            return (out, *last)
-        made = whole_layer(_WHOLE[kind], x, state, weights, reverse, composed)
+        made = whole_layer(_WHOLE[kind], x, state, weights, reverse, _by_steps)
         if made is not None:
             return made[0], tuple(made[1:])
     return _by_steps(kind, x, sizes, state, weights, reverse)

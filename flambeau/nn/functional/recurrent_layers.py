@@ -34,6 +34,7 @@ class Kind(NamedTuple):
 
     op: the formula of a step, from the gates (the input's part and the state's part added where `added`, one after the other otherwise) and
     what it reads of the state before, to the state after, h first.  gates: how many.  reads: what it reads of the state before: "", "h" or "c".
+    mode: its name among PyTorch's modes.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kind(NamedTuple):
     gates: int
     added: bool
     reads: str
+    mode: str
 
 
 class _Steps(NamedTuple):
@@ -65,8 +67,8 @@ class _Back(NamedTuple):
 def layer(kind: Kind, x: Any, state: tuple[Any, ...], weights: Sequence[Any], reverse: bool, composed: Callable[..., Any]) -> Any:
     """(outputs, last h, last c, if there is one) over x (T, N, I) from a state of (N, H) each; None for operands that need the steps one by one.
 
-    weights: w_ih, w_hh, b_ih, b_hh, the last two None or not.  composed: the same by operations, which second derivatives go through; it takes
-    x, the state and the weights, and gives the outputs and the last state.
+    weights: w_ih, w_hh, b_ih, b_hh, the last two None or not.  composed: the same by operations, which second derivatives go through:
+    ``composed(mode, x, None, state, weights, reverse)`` gives the outputs and the last state.
     """
     kept = (x, *state, *[w for w in weights if w is not None])
     m = x.meta
@@ -216,10 +218,10 @@ def _back(node: Any, gs: list[Tensor | None]) -> Any:
             tape.changed(t, version, node)
     out = tape.kept_outputs(node, outs)[0]
     made = None if _grad.get() or any(g is not None and not g.meta.plain for g in gs) else _run_back(kind, reverse, given, out, buffers, gs)
-    return _again(node, composed, given, gs) if made is None else made
+    return _again(node, kind, reverse, composed, given, gs) if made is None else made
 
 
-def _again(node: Any, composed: Callable[..., Any], given: Sequence[Any], gs: list[Tensor | None]) -> Any:
+def _again(node: Any, kind: Kind, reverse: bool, composed: Callable[..., Any], given: Sequence[Any], gs: list[Tensor | None]) -> Any:
     """The gradients by the steps as operations, made again and recorded."""
     create = _grad.get()
     token = _grad.set(True)
@@ -228,7 +230,9 @@ def _again(node: Any, composed: Callable[..., Any], given: Sequence[Any], gs: li
         for t, edge in zip(inputs, node[tape.EDGES], strict=True):
             if t is not None and edge is not None:
                 t.node = tape.new(_through, (edge,), None, {})
-        made = composed(*inputs)
+        states = 2 if kind.reads == "c" else 1
+        out, last = composed(kind.mode, inputs[0], None, tuple(inputs[1:1 + states]), inputs[1 + states:], reverse)
+        made = (out, *last)
         ends = [None if t is None else t.node for t in inputs]
         found = tape.Capture([n for n in ends if n is not None])
         pairs = [(t.node, g) for t, g in zip(made, gs, strict=True) if g is not None]
