@@ -49,12 +49,16 @@ def convolutional(pooled: bool) -> nn.Module:
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 9))
 
 
+def images() -> Any:
+    return torch.randn(4, 3, 8, 8)
+
+
 def words() -> Any:
     return torch.randint(0, 9, (4, 6))
 
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-    "max pooling": (lambda: convolutional(True), lambda: torch.randn(4, 3, 8, 8)), "convolutions": (lambda: convolutional(False), lambda: torch.randn(4, 3, 8, 8)),
+    "max pooling": (lambda: convolutional(True), images), "convolutions": (lambda: convolutional(False), images),
     "lstm": (lambda: Recurrent(nn.LSTM), words), "gru": (lambda: Recurrent(nn.GRU), words), "rnn": (lambda: Recurrent(nn.RNN), words),
     "encoder": (Encoder, words)}
 
