@@ -199,7 +199,12 @@ fuzz-fresh: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz --only programs,models --fresh 1000000 --seconds $(FRESH); \
 	else echo "fuzz-fresh: skipped, because PyTorch 2.13.0 could not be installed here"; fi
 
-bench: .venv-parity/.made
+# jax lies in an environment of its own; without it its lines say so.
+.venv-jax/.made:
+	@$(PYTHON) -m venv .venv-jax && .venv-jax/bin/pip install --quiet --disable-pip-version-check jax || rm -rf .venv-jax/bin
+	@touch $@
+
+bench: .venv-parity/.made .venv-jax/.made
 	$(PARITY)/python benchmarks/run.py $(BENCH)
 
 # Two ranks of one thread each, beside PyTorch's gloo.
@@ -301,4 +306,4 @@ fix: .venv/.dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-parity .venv-bench-gpu .venv-libraries .venv-dist build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-parity .venv-jax .venv-bench-gpu .venv-libraries .venv-dist build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

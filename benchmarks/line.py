@@ -14,7 +14,7 @@ class Line(NamedTuple):
     setup: given the library's module (torch or flambeau), makes the inputs and gives the work to time.
     target: how many times torch's speed Flambeau's must at least be.
     ours: Flambeau's own setup, where the work is said in another way there.
-    own: there is nothing of torch's to compare with: `setup` is Flambeau's plain way, run in place of torch's side.
+    beside: the other side: "torch", "jax", or "plain" where there is nothing of theirs to compare with: `setup` is Flambeau's plain way then.
     clocked: the work gives its seconds itself (those of a simulated GPU's clock).
     nbytes: what is moved; the table then says bytes a second too.
     """
@@ -23,6 +23,6 @@ class Line(NamedTuple):
     target: float
     setup: Callable[[Any], Work]
     ours: Callable[[Any], Work] | None = None
-    own: bool = False
+    beside: str = "torch"
     clocked: bool = False
     nbytes: int = 0

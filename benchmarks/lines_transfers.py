@@ -126,15 +126,15 @@ def training(kept: bool) -> Callable[[Any], Work]:
 
 
 LINES = [
-    Line("a training step with the ledger always kept, against one without", 0.98, training(False), training(True), own=True),
+    Line("a training step with the ledger always kept, against one without", 0.98, training(False), training(True), beside="plain"),
     Line("64 MiB up the link of a simulated H200, staged, against the driver's own way", 2.0, link(plain_up),
-         link(lambda _, x, there: there.copy_(x)), own=True, clocked=True, nbytes=NBYTES),
+         link(lambda _, x, there: there.copy_(x)), beside="plain", clocked=True, nbytes=NBYTES),
     Line("64 MiB down, staged, against the driver's own way", 2.0, link(plain_down),
-         link(lambda _, x, there: x.copy_(there)), own=True, clocked=True, nbytes=NBYTES),
+         link(lambda _, x, there: x.copy_(there)), beside="plain", clocked=True, nbytes=NBYTES),
     Line("64 MiB up, staged, against pinned memory", 0.35, link(lambda _, x, there: there.copy_(x), pinned=True),
-         link(lambda _, x, there: there.copy_(x)), own=True, clocked=True, nbytes=NBYTES),
-    Line("filling staging slots, 64 MiB, one thread, against memcpy", 1.0, memcpy, filling(1), own=True, nbytes=NBYTES),
-    Line("filling staging slots, 64 MiB, two threads, against memcpy by one", 1.2, memcpy, filling(2), own=True, nbytes=NBYTES),
+         link(lambda _, x, there: there.copy_(x)), beside="plain", clocked=True, nbytes=NBYTES),
+    Line("filling staging slots, 64 MiB, one thread, against memcpy", 1.0, memcpy, filling(1), beside="plain", nbytes=NBYTES),
+    Line("filling staging slots, 64 MiB, two threads, against memcpy by one", 1.2, memcpy, filling(2), beside="plain", nbytes=NBYTES),
     Line("transposed 4096x4096 to a GPU as float16, packed and cast while staging, against doing so first", 1.0,
-         strided(lambda lib, x: x.contiguous().half().to("cuda")), strided(lambda lib, x: x.to("cuda", lib.float16)), own=True),
+         strided(lambda lib, x: x.contiguous().half().to("cuda")), strided(lambda lib, x: x.to("cuda", lib.float16)), beside="plain"),
 ]  # fmt: skip

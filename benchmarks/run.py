@@ -4,7 +4,8 @@
 
 Each line is measured by two processes, one a library, both at two threads, that take turns for many rounds; the
 ratio is of the medians: above 1, Flambeau is faster. A line that fails says why in the table. OPENBLAS_CORETYPE,
-which halves OpenBLAS where it is set to an older CPU, is unset for both.
+which halves OpenBLAS where it is set to an older CPU, is unset for both.  ``jax.jit`` runs in an environment of its own (`make bench` makes it); where
+that could not be installed, its lines say so.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from side import LINES, THREADS
 HERE = Path(__file__).resolve().parent
 SECONDS_A_LINE = 12.0
 MIN_ROUNDS = 5
+JAX = HERE.parent / ".venv-jax" / "bin" / "python"
 REST = 0.004  # lets the other side's spinning threads fall asleep
+
+
+NAMED = {"plain": "Flambeau's own plain way", "jax": "jax.jit"}
 
 
 class Failed(Exception):
@@ -47,7 +52,7 @@ class Side:
         environment |= {"OMP_NUM_THREADS": str(THREADS), "FLAMBEAU_NUM_THREADS": str(THREADS)}
         environment["PYTHONPATH"] = str(HERE.parent)
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "side.py"), name],
+            [str(JAX) if name == "jax" else sys.executable, str(HERE / "side.py"), name],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
         )  # fmt: skip
 
@@ -77,6 +82,8 @@ class Pair:
         self.sides: dict[str, Side] = {}
 
     def side(self, name: str) -> Side:
+        if name == "jax" and not JAX.exists():
+            raise Failed("jax could not be installed here")
         if name not in self.sides or self.sides[name].process.poll() is not None:
             self.sides[name] = Side(name)
         return self.sides[name]
@@ -175,17 +182,17 @@ def main() -> int:
     table.add_column("line", overflow="fold")
     for heading in ("torch", "flambeau", "ratio", "at least", ""):
         table.add_column(heading, justify="right")
-    pair, short, own = Pair(), 0, False
+    pair, short, beside = Pair(), 0, "torch"
     with console.status("") as status:
         for line in LINES:
             if not re.search(chosen.only, line.name, re.IGNORECASE):
                 continue
             status.update(line.name)
-            other = "plain" if line.own else "torch"
-            if line.own and not own:
-                own = True
+            other = line.beside
+            if other != beside:
+                beside = other
                 table.add_section()
-                table.add_row("[bold]beside Flambeau's own plain way, in torch's column[/]")
+                table.add_row(f"[bold]beside {NAMED[other]}, in torch's column[/]" if other != "torch" else "")
             result = figures["lines"][line.name] = pair.measure(line.name, max(chosen.rounds, MIN_ROUNDS), other)
             result["target"] = line.target
             target = f"{line.target:g}x"
@@ -212,7 +219,6 @@ def main() -> int:
                 errors = [f"\n[red]{value}[/]" for value in values if isinstance(value, str)]
                 table.add_row(name + "".join(errors), *shown, "", f"at most {at_most} {unit}", mark(good))
     console.print(table)
-    console.print(f"jax.jit: {_version('jax')}; no line is measured beside it")
     console.print(f"{short} short of their target" if short else "every line reaches its target")
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(figures, indent=1))

@@ -1,6 +1,6 @@
-"""One side of the comparison, in a process of its own: `python side.py torch|flambeau|plain`.
+"""One side of the comparison, in a process of its own: `python side.py torch|jax|flambeau|plain`.
 
-The third is Flambeau too: its plain way, for lines that have nothing of torch's to be compared with.
+The last is Flambeau too: its plain way, for lines that have nothing of theirs to be compared with.
 
 Reads one JSON order a line from standard input and answers each with one JSON line: {"prepare": NAME} makes a line's
 work and finds how often to repeat it for a sample that the clock can see; {"sample": true} times one sample (seconds
@@ -18,13 +18,14 @@ import time
 from typing import Any
 
 from lines_heavy import LINES as HEAVY
+from lines_jax import LINES as JAX
 from lines_loader import LINES as LOADER
 from lines_memory import LINES as MEMORY
 from lines_models import LINES as MODELS
 from lines_small import LINES as SMALL
 from lines_transfers import LINES as TRANSFERS
 
-LINES = [*SMALL, *MEMORY, *HEAVY, *MODELS, *LOADER, *TRANSFERS]
+LINES = [*SMALL, *MEMORY, *HEAVY, *MODELS, *JAX, *LOADER, *TRANSFERS]
 SAMPLE_SECONDS = 0.004
 THREADS = 2
 
@@ -42,7 +43,8 @@ def main(side: str) -> None:
         try:
             if "prepare" in order:
                 line = by_name[order["prepare"]]
-                lib.set_num_threads(THREADS)
+                if side != "jax":  # which has as many threads as the process has cores
+                    lib.set_num_threads(THREADS)
                 clocked = line.clocked
                 setup = line.ours if side == "flambeau" and line.ours is not None else line.setup
                 work = setup(lib)
