@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,13 @@ class Explanation:
     launches, nbytes, scratch: (as recorded, as replayed): how many, what they read and write, and memory of the step's own, in which nothing outlives it.
     peak: (by Python, as replayed): the most bytes that lived at once beyond what lived before, its results and new gradients among them.
     seconds: of a replay (as recorded, as replayed), the best of several; an optimizer's numbers are not worked out anew for it.
+    breaks: of a compiled function, why calls were left to Python so far, with the line; each once, with how often.
     """
 
-    __slots__ = ("groups", "apart", "launches", "nbytes", "scratch", "peak", "seconds")
+    __slots__ = ("breaks", "groups", "apart", "launches", "nbytes", "scratch", "peak", "seconds")
 
-    def __init__(self, plan: Planned, operands: list[Tensor], most: int, lasting: int) -> None:
+    def __init__(self, plan: Planned, operands: list[Tensor], most: int, lasting: int, breaks: Iterable[str] = ()) -> None:
+        self.breaks = Counter(breaks)
         graph = passed(plan)
         steps = plan.steps if graph is None else laid_out(plan, graph)
         nodes: list[Node] = [] if graph is None else graph.order
@@ -74,6 +77,9 @@ class Explanation:
         if self.apart:
             lines.append("apart:")
             lines += [f"  {why}" + (f" ({n} times)" if n > 1 else "") for why, n in self.apart.items()]
+        if self.breaks:
+            lines.append("left to Python by compile:")
+            lines += [f"  {why}" + (f" ({n} times)" if n > 1 else "") for why, n in self.breaks.items()]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -137,5 +143,7 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
             plan = Planned(recording, operands, tree, shown)
         except Refused as refused:
             raise RuntimeError(f"capture: {refused.why}") from None
-        return Explanation(plan, operands, recording.most - recording.begin, max(lasting, 0))
+        state = getattr(f, "__compiled__", None)
+        breaks = [why for kind in state.kinds.values() for why in kind.why] if state is not None else ()
+        return Explanation(plan, operands, recording.most - recording.begin, max(lasting, 0), breaks)
     return call

@@ -41,7 +41,7 @@ class Run(Calls):
             return self._of_tensor(o, name)
         if t in ATOMS or t in PACKED or t in CONTAINERS or t in DICTS or t is Meta or t is ContextVar:
             return getattr(o, name)
-        if isinstance(o, ModuleType) and t.__getattribute__ is ModuleType.__getattribute__ and (t is ModuleType or static(t, name) is ABSENT):
+        if isinstance(o, ModuleType) and static(t, "__getattribute__") is static(ModuleType, "__getattribute__") and (t is ModuleType or static(t, name) is ABSENT):
             if t is not ModuleType:
                 self.guards.shape(o, None)
             found = getattr(o, name)

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -619,6 +620,30 @@ def test_methods_and_generators() -> None:
     assert all(torch.equal(y, found[0]) for y in found)
     m.layers.append(nn.Linear(2, 2))
     assert not torch.equal(m.both(x), found[0])
+
+
+def test_more_that_is_known() -> None:
+    options, table, limits = OrderedDict(a=1.0), defaultdict(float, b=2.0), [0, 3]
+
+    @torch.no_grad()
+    def inner(x: Any) -> Any:
+        return x * table["b"] * table.get("c", 1.0)
+
+    def f(x: Any, k: int) -> Any:
+        first, last = limits
+        if first <= k < last <= 9:
+            x = x + k
+        for name, value in options.items():
+            x = x * value if name != "z" else -x
+        y = inner(x).requires_grad_()
+        return torch.autograd.grad((y * y).sum(), y)[0].detach()
+    x = torch.ones(2)
+    g = replayed(f, x, 1)
+    changes: list[Callable[[], Any]] = [lambda: None, lambda: limits.__setitem__(1, 1), lambda: options.update(z=3.0), lambda: options.move_to_end("a"),
+                                        lambda: table.update(b=5.0), lambda: table.update(c=7.0)]
+    for change in changes:
+        change()
+        assert torch.equal(g(x, 1), f(x, 1))
 
 
 def test_threads_call_one_compiled_function() -> None:

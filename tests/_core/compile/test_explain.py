@@ -79,3 +79,22 @@ def test_what_cannot_be_captured_is_said() -> None:
         torch.explain(lambda x: x.sum().item())(torch.ones(3))
     with pytest.raises(TypeError, match="explain: expected a function, got int"):
         torch.explain(3)  # type: ignore[arg-type]
+
+
+def test_a_compiled_function_says_why_calls_were_left_to_python() -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        seen.append(1)
+        return x * 2 + 1
+    g = torch.compile(f)
+    x = torch.ones(3)
+    for _ in range(8):
+        g(x)
+    found = torch.explain(g)(x)
+    (why,) = found.breaks
+    assert "list.append" in why
+    assert __file__ in why
+    assert found.breaks[why] == 3
+    assert "left to Python by compile" in str(found)
+    assert not torch.explain(f)(x).breaks

@@ -132,7 +132,16 @@ def _changes() -> None:
 
 
 def _compares(a: int) -> bool:
-    return 1 < a < 3
+    return 1 < a + 1 < 3
+
+
+def _between(a: int, b: Any) -> Any:
+    return 1 < a <= 3 != b, 0 < a is b, a if not 5 > a > b else b, a == a == b
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 1), (2, 2), (3, 3), (4, 1), (2, 3), (1, True)])
+def test_several_comparisons_at_once(a: int, b: Any) -> None:
+    assert instrumented(_between, Through())(a, b) == _between(a, b)
 
 
 def _imports() -> Any:
