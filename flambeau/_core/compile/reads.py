@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_meta", "itemsize", "nbytes", "requires_grad", "is_leaf", "layout", "T",
                "H", "mT", "mH", "real", "imag", "data", "meta"}
+_LOAD: Any = ModuleType.__getattribute__
 _TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}  # what Python asks of the second operand
 
 
@@ -41,7 +42,7 @@ class Run(Calls):
             return self._of_tensor(o, name)
         if t in ATOMS or t in PACKED or t in CONTAINERS or t in DICTS or t is Meta or t is ContextVar:
             return getattr(o, name)
-        if isinstance(o, ModuleType) and static(t, "__getattribute__") is static(ModuleType, "__getattribute__") and (t is ModuleType or static(t, name) is ABSENT):
+        if isinstance(o, ModuleType) and static(t, "__getattribute__") is _LOAD and (t is ModuleType or static(t, name) is ABSENT):
             if t is not ModuleType:
                 self.guards.shape(o, None)
             found = getattr(o, name)
