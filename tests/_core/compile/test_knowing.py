@@ -10,6 +10,21 @@ import flambeau as torch
 from flambeau._core.compile.reads import Run
 
 
+def test_objects_that_happen_to_live_are_not_asked_for_their_class() -> None:
+    asked: list[int] = []
+
+    class Proxy:
+        @property
+        def __class__(self) -> Any:
+            asked.append(1)
+            return int
+    held = Proxy()
+    with Run([]):
+        pass
+    assert not asked
+    assert type(held) is Proxy
+
+
 def test_an_exception_ends_it_and_passes() -> None:
     def f(x: Any) -> Any:
         raise ValueError("no")
