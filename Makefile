@@ -151,12 +151,13 @@ names: .venv-parity/.made
 	$(BIN)/pip install --quiet --disable-pip-version-check '.[docs]'
 	@touch $@
 
-# It fails on a broken link (mkdocs.yml is strict), on an example that does not run and on an environment variable that nobody described.
+# It fails on a broken link (mkdocs.yml is strict; with --quiet mkdocs would not count its warnings), on an example that does not run and on an environment
+# variable that nobody described.
 docs: .venv/.docs
 	$(BIN)/python tools/reference.py --check
 	$(BIN)/python -m pytest -q -n $(JOBS) tests/test_docs_examples.py tests/test_guide.py tests/test_examples.py tests/test_notebooks.py tests/tools/test_reference.py
 	$(BIN)/python tools/api_pages.py
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build
 	$(BIN)/python -m pytest -q tests/tools/test_site.py
 	@echo "the pages are in build/site: open build/site/index.html"
 
