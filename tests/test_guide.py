@@ -52,6 +52,7 @@ def test_the_site_needs_nothing_else_and_fails_for_broken_links() -> None:
                  "plugins: []", "hooks: [tools/site/hooks.py]", "  custom_dir: tools/site/theme", "use_directory_urls: false",
                  "  highlightjs: false", "  - codehilite:", "  - Home: index.md"):
         assert f"\n{line}\n" in text, line
+    assert "exclude_docs" not in text  # a page links to a workflow's file
     assert "\t$(BIN)/mkdocs build\n" in (DOCS.parent / "Makefile").read_text("utf-8")  # with --quiet, broken links are neither told nor an error
     theme = DOCS.parent / "tools" / "site" / "theme"
     for sheet in (DOCS / "site.css", theme / "code-light.css", theme / "code-dark.css"):
