@@ -83,6 +83,7 @@ _lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max s
 _lazy("_C", "PyTorchFileReader PyTorchFileWriter TensorType")
 _lazy("accelerator", "get_device_module")
 _lazy("nn.functional", """alpha_dropout bilinear channel_shuffle feature_alpha_dropout feature_dropout pixel_shuffle pixel_unshuffle prelu rrelu rrelu_""")
+_lazy("nn.functional.grouped", "_grouped_mm")
 _lazy("nn.functional.by_number", """binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss hinge_embedding_loss kl_div margin_ranking_loss
  poisson_nll_loss triplet_margin_loss""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
@@ -95,7 +96,7 @@ _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available ge
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")
 _lazy("_core.ops.user", "pointwise")
 _lazy("_core.ops.memory_format", """memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout
- sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc""")
+ sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged""")
 _lazy("_core.ops.legacy", """FloatTensor DoubleTensor HalfTensor BFloat16Tensor ByteTensor CharTensor ShortTensor IntTensor LongTensor
  BoolTensor set_default_tensor_type tensor_type""")
 _lazy("_core.runtime.defaults", "set_default_device get_default_device")

@@ -128,6 +128,7 @@ from ._core.ops.legacy import tensor_type as tensor_type
 from ._core.ops.memory_format import channels_last as channels_last
 from ._core.ops.memory_format import channels_last_3d as channels_last_3d
 from ._core.ops.memory_format import contiguous_format as contiguous_format
+from ._core.ops.memory_format import jagged as jagged
 from ._core.ops.memory_format import layout as layout
 from ._core.ops.memory_format import memory_format as memory_format
 from ._core.ops.memory_format import preserve_format as preserve_format
@@ -254,6 +255,7 @@ from .nn.functional.by_number import kl_div as kl_div
 from .nn.functional.by_number import margin_ranking_loss as margin_ranking_loss
 from .nn.functional.by_number import poisson_nll_loss as poisson_nll_loss
 from .nn.functional.by_number import triplet_margin_loss as triplet_margin_loss
+from .nn.functional.grouped import _grouped_mm as _grouped_mm
 from .random import Generator as Generator
 from .random import default_generator as default_generator
 from .random import get_rng_state as get_rng_state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .io.checkpoint import DEFAULT_PROTOCOL, load, save
+from .io.checkpoint import DEFAULT_PROTOCOL, load, save, skip_data
 from .io.checkpoint import unsafe_globals as get_unsafe_globals_in_checkpoint
 from .io.map_location import default_restore_location, location_tag, register_package
 from .io.safe import UnsafeFileError, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -12,4 +12,4 @@ from .io.safe import UnsafeFileError, add_safe_globals, clear_safe_globals, get_
 MAP_LOCATION = Any
 
 __all__ = ["DEFAULT_PROTOCOL", "MAP_LOCATION", "UnsafeFileError", "add_safe_globals", "clear_safe_globals", "default_restore_location",
-           "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "location_tag", "register_package", "safe_globals", "save"]
+           "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "location_tag", "register_package", "safe_globals", "save", "skip_data"]

@@ -24,3 +24,11 @@ def synchronize(device: Any = None) -> None:
 
 def manual_seed(seed: int) -> None:
     """Accepted, as by programs that seed every kind of device."""
+
+
+def current_allocated_memory() -> int:
+    """Raises RuntimeError: there is none, as in PyTorch without this device."""
+    raise RuntimeError("mps: cannot tell its memory without such a device; the devices here are cpu and cuda")
+
+
+driver_allocated_memory = recommended_max_memory = current_allocated_memory

@@ -23,7 +23,8 @@ sys.modules[__name__].__class__ = _Package
 _LAZY = {"Function": ".function", "FunctionCtx": ".function", "backward": ".._core.autograd.functions", "grad": ".._core.autograd.functions",
          "detect_anomaly": ".anomaly",
          "set_detect_anomaly": ".anomaly", "Variable": ".variable", "SavedTensor": ".._core.autograd.saved",
-         "_calculate_shape": ".asked", "kineto_available": ".asked", "_profiler_enabled": ".profiler", "set_multithreading_enabled": ".asked",
+         "_calculate_shape": ".asked", "_is_checkpoint_valid": ".asked",
+         "kineto_available": ".asked", "_profiler_enabled": ".profiler", "set_multithreading_enabled": ".asked",
          "is_multithreading_enabled": ".asked"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
+from .._core.autograd import tape
 from .._core.autograd.functions import shapes_to_match as _shapes
 
 _multithreading: ContextVar[bool] = ContextVar("multithreading", default=True)
@@ -13,6 +14,12 @@ _multithreading: ContextVar[bool] = ContextVar("multithreading", default=True)
 def _calculate_shape(output: Any, grad: Any, is_grads_batched: bool) -> tuple[Any, Any]:
     """The shapes of an output and of its gradient, without the axis of a batch of gradients."""
     return _shapes(output, grad, is_grads_batched)
+
+
+def _is_checkpoint_valid() -> bool:
+    """Whether a checkpoint may run in this thread's backward pass: not in one that is asked for some gradients only."""
+    this = tape.running_pass()
+    return this is None or (this.captures is None and this.needed is None)
 
 
 def kineto_available() -> bool:

@@ -220,7 +220,7 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "comm", "nvtx", "streams"):
+    if name in ("amp", "comm", "nccl", "nvtx", "profiler", "streams"):
         import importlib
         return importlib.import_module("." + name, __name__)
     if name == "default_generators":

@@ -162,16 +162,18 @@ class DataLoader(Generic[T_co]):
         return functools.partial(fetcher, collate=self.collate_fn, batched=self.batch_sampler is not None,
                                  least=(self.batch_size or 0) if self._streams and self.drop_last else 1)
 
+    def _get_iterator(self) -> Any:
+        """A new iterator: what subclasses of libraries put in its place."""
+        return SingleProcessIter(self) if self.num_workers == 0 else MultiProcessIter(self)
+
     def __iter__(self) -> Iterator[Any]:
-        if self.num_workers == 0:
-            return SingleProcessIter(self)
-        if not self.persistent_workers:
-            return MultiProcessIter(self)
+        if self.num_workers == 0 or not self.persistent_workers:
+            return self._get_iterator()  # type: ignore[no-any-return]
         kept = self._iterator
         if kept is not None and kept.usable():
             kept.restart(self)
         else:
-            kept = self._iterator = MultiProcessIter(self)
+            kept = self._iterator = self._get_iterator()
         return kept
 
     def check_worker_number_rationality(self) -> None:

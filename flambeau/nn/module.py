@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from .._core import ops
@@ -51,6 +51,16 @@ def _typename(value: Any) -> str:
 def _addindent(text: str, spaces: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
+
+
+def _parameters_of(module: Module) -> Iterable[tuple[str, Any]]:
+    members: Iterable[tuple[str, Any]] = module.__dict__["_parameters"].items()
+    return members
+
+
+def _buffers_of(module: Module) -> Iterable[tuple[str, Any]]:
+    members: Iterable[tuple[str, Any]] = module.__dict__["_buffers"].items()
+    return members
 
 
 class Module(Stateful):
@@ -99,6 +109,10 @@ class Module(Stateful):
                 or self._compiled_call_impl or _hooks.active):
             return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
         return self.forward(*args, **kwargs)
+
+    def _wrapped_call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """A call by the name that libraries take it by."""
+        return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """A call that `compile` has no part in."""
@@ -370,36 +384,38 @@ class Module(Stateful):
             raise AttributeError(f"`{name}` is not a buffer")
         return getattr(module, name)  # type: ignore[no-any-return]
 
-    def _named(self, table: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
+    def _named_members(self, get_members_fn: Callable[[Module], Iterable[tuple[str, Any]]], prefix: str = "", recurse: bool = True,
+                       remove_duplicate: bool = True) -> Iterator[tuple[str, Any]]:
+        """Pairs of dotted name and value of what a function names of each module; libraries call it for tables of their own."""
+        seen: dict[int, Any] = {}  # with the values, whose ids are theirs only while they live
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
-            for name, value in module.__dict__[table].items():
+            for name, value in get_members_fn(module):
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:
-                    seen.add(id(value))
+                    seen[id(value)] = value
                 yield f"{path}.{name}" if path else name, value
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Each parameter once, in the order of registration."""
-        for _, parameter in self._named("_parameters", "", recurse, True):
+        for _, parameter in self._named_members(_parameters_of, "", recurse):
             yield parameter
 
     def named_parameters(self, prefix: str = "", recurse: bool = True,
                          remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
         """Pairs of dotted name and parameter."""
-        return self._named("_parameters", prefix, recurse, remove_duplicate)
+        return self._named_members(_parameters_of, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Each buffer once."""
-        for _, buffer in self._named("_buffers", "", recurse, True):
+        for _, buffer in self._named_members(_buffers_of, "", recurse):
             yield buffer
 
     def named_buffers(self, prefix: str = "", recurse: bool = True,
                       remove_duplicate: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Pairs of dotted name and buffer."""
-        return self._named("_buffers", prefix, recurse, remove_duplicate)
+        return self._named_members(_buffers_of, prefix, recurse, remove_duplicate)
 
     def children(self) -> Iterator[Module]:
         """Each direct child once."""

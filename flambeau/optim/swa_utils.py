@@ -135,8 +135,11 @@ class SWALR(LRScheduler):
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self.anneal_epochs = anneal_epochs
-        self._shape = (lambda t: (1 - math.cos(math.pi * t)) / 2) if anneal_strategy == "cos" else (lambda t: t)
+        self._anneal_strategy = anneal_strategy  # by its name: a schedule's state is saved
         super().__init__(optimizer, last_epoch)
+
+    def _shape(self, t: float) -> float:
+        return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def get_lr(self) -> list[float]:
         """From the rates of the step before."""

@@ -144,3 +144,21 @@ assert gc.get_debug() == flags & ~gc.DEBUG_SAVEALL
 print("imported")
 """], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "imported" in done.stdout, done.stderr
+
+
+def test_devices_that_are_not_here_answer_as_in_pytorch() -> None:
+    assert torch.xpu.memory_allocated() == torch.xpu.max_memory_reserved() == 0 and torch.xpu.memory_stats() == {}
+    assert torch.xpu.is_bf16_supported() is False
+    for ask in (torch.xpu.current_device, torch.xpu.get_device_properties, torch.xpu.mem_get_info, torch.xpu.get_device_name):
+        with pytest.raises(AssertionError, match="XPU"):
+            ask()
+    with pytest.raises(RuntimeError, match="mps"):
+        torch.mps.current_allocated_memory()
+    x = torch.ones(2)
+    assert not any((x.is_mkldnn, x.is_xla, x.is_mtia, x.is_vulkan, x.is_ipu, x.is_maia, x.is_nested, x.is_quantized))
+
+
+def test_the_compilers_own_switches_are_accepted() -> None:
+    torch._inductor.cudagraph_mark_step_begin()
+    with torch._inductor.utils.fresh_inductor_cache():
+        assert torch.ones(2).sum().item() == 2

@@ -55,3 +55,22 @@ def test_gradcheck_perturbs_inputs_that_require_grad():
         return x * y
 
     assert torch.autograd.gradcheck(hooked, (torch.rand(3, dtype=torch.float64, requires_grad=True), torch.rand(3, dtype=torch.float64, requires_grad=True)))
+
+
+def test_whether_a_checkpoint_may_run():
+    seen = []
+
+    class Asking(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(torch.autograd._is_checkpoint_valid())
+            return g
+    x = torch.ones(1, requires_grad=True)
+    Asking.apply(x).backward()
+    torch.autograd.grad(Asking.apply(x), x)
+    Asking.apply(x).backward(inputs=[x])
+    assert torch.autograd._is_checkpoint_valid() and seen == [True, False, False]

@@ -129,3 +129,12 @@ def test_named_ranges_nest() -> None:
     nvtx.mark("here")
     with pytest.raises(TypeError, match="msg must be a str"):
         nvtx.range_push(3)
+
+
+def test_what_nvidias_libraries_are_asked() -> None:
+    with torch.simulate(gpus=2):
+        assert cuda.nccl.version() >= (2, 18, 0)
+        a, b = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
+        assert cuda.nccl.is_available([a, b]) and not cuda.nccl.is_available([a, a]) and not cuda.nccl.is_available([a, torch.ones(2)])
+        with cuda.profiler.profile():
+            assert (a + 1).tolist() == [2, 2]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau import nn, optim
+from flambeau import nn, optim, serialization
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64",
           "complex128"]
@@ -355,3 +355,17 @@ def test_tensors_without_data_are_saved_by_their_shape(weights_only):
     state, weight, turned = flambeau.load(file, weights_only=weights_only)
     assert state["weight"].shape == (300_000, 200_000) and state["weight"].is_meta and state["bias"].dtype is flambeau.float32
     assert type(weight) is flambeau.nn.Parameter and weight.requires_grad and turned.stride() == (1, 3)
+
+
+def test_files_without_their_numbers(tmp_path):
+    model = {"w": flambeau.arange(6.0).reshape(2, 3), "n": flambeau.tensor([True]), "k": 3}
+    with serialization.skip_data():
+        flambeau.save(model, tmp_path / "skipped.pt")
+    flambeau.save(model, tmp_path / "whole.pt")
+    assert (tmp_path / "skipped.pt").stat().st_size == (tmp_path / "whole.pt").stat().st_size
+    got = flambeau.load(tmp_path / "skipped.pt")
+    assert got["k"] == 3 and got["w"].tolist() == [[0, 0, 0], [0, 0, 0]] and got["n"].tolist() == [False]
+    with serialization.skip_data():
+        unfilled = flambeau.load(tmp_path / "whole.pt")
+    assert unfilled["w"].shape == (2, 3) and unfilled["n"].dtype is flambeau.bool
+    assert flambeau.equal(flambeau.load(tmp_path / "whole.pt")["w"], model["w"])

@@ -448,3 +448,20 @@ def test_shared_memory_is_told_by_storages():
     assert not any(p.untyped_storage().is_shared() for p in net.parameters())
     net.share_memory()
     assert all(p.untyped_storage().is_shared() for p in net.parameters())
+
+
+def test_members_by_a_function_of_the_callers():
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self.table = {"a": 1, "b": None}
+
+    def members(module):
+        return [(name, (name, i)) for i, name in enumerate(getattr(module, "table", {"x": 0}))]
+    got = dict(Tables()._named_members(members, prefix="p"))
+    assert got == {"p.a": ("a", 0), "p.b": ("b", 1), "p.inner.x": ("x", 0)}
+    tied = nn.ModuleList([nn.Linear(1, 1)] * 2)
+    assert len(dict(tied._named_members(lambda m: m._parameters.items()))) == 2
+    assert len(dict(tied._named_members(lambda m: m._parameters.items(), remove_duplicate=False))) == 4
+    assert flambeau.equal(tied[0]._wrapped_call_impl(flambeau.ones(1, 1)), tied[0](flambeau.ones(1, 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import pytest
 
@@ -142,3 +143,13 @@ def test_a_step_put_in_the_optimizer_s_place_is_told():
         schedule.step()
     cyclic = optim.lr_scheduler.CyclicLR(optim.Adam(net.parameters()), 1, 5, cycle_momentum=False, mode="triangular2")
     assert cyclic._scale_fn_ref(2) == 0.5 and cyclic._scale_fn_custom is None
+
+
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+def test_an_annealed_schedules_state_is_plain(strategy):
+    from flambeau.optim.swa_utils import SWALR
+    made = [SWALR(_optimizer(), 0.1, 4, strategy) for _ in range(2)]
+    made[0].optimizer.step()
+    made[0].step()
+    made[1].load_state_dict(pickle.loads(pickle.dumps(made[0].state_dict())))
+    assert made[1].last_epoch == 1 and made[1]._anneal_strategy == strategy and made[0]._is_initial is False

@@ -26,6 +26,9 @@ from .memory_format import strided
 from .storages import UntypedStorage, copied, tensor_on
 from .typed_storages import TypedStorage, class_of, warn_removal
 
+# what no tensor is: other devices, layouts and libraries
+NEVER = ("is_ipu", "is_maia", "is_mkldnn", "is_mps", "is_mtia", "is_nested", "is_quantized", "is_vulkan", "is_xla", "is_xpu")
+
 
 # ---------------------------------------------------------------------------------------------------------- description
 def _requires_grad(t: Tensor) -> bool:
@@ -56,11 +59,8 @@ _SIMPLE: dict[str, Any] = {
     "is_cpu": lambda t: t.meta.device.type == "cpu",
     "is_sparse": lambda t: False,
     "is_sparse_csr": lambda t: False,
-    "is_quantized": lambda t: False,
     "is_meta": lambda t: t.meta.device.type == "meta",
-    "is_mps": lambda t: False,
-    "is_xpu": lambda t: False,
-    "is_nested": lambda t: False,
+    **dict.fromkeys(NEVER, lambda t: False),
     "itemsize": lambda t: t.meta.dtype.itemsize,
     "nbytes": lambda t: t.meta.numel * t.meta.dtype.itemsize,
     "requires_grad": _requires_grad,
@@ -471,7 +471,7 @@ _READ: dict[str, Any] = {
     "itemsize": (OBJECT, (_META, (Meta, "dtype"), (dtypes.dtype, "itemsize"))), "_version": (NUMBER, ((Tensor, "store"), (Storage, "version"))),
     "_base": (OBJECT, ((Tensor, "base"),)), "ndim": (LENGTH, (_META, (Meta, "shape"))), "layout": (CONSTANT, (), strided),
     **{f"is_{kind}": (EQUAL, (*_DEVICE, (device_class, "type")), kind) for kind in ("cuda", "cpu", "meta")},
-    **dict.fromkeys(("is_sparse", "is_sparse_csr", "is_quantized", "is_mps", "is_xpu", "is_nested"), (CONSTANT, (), False)),
+    **dict.fromkeys(("is_sparse", "is_sparse_csr", *NEVER), (CONSTANT, (), False)),
     "requires_grad": (PRESENT, ((Tensor, "node"),), None, (Tensor, "base")),
     "is_leaf": (LEAF, ((Tensor, "node"),)), "grad": (GRADIENT, ((Tensor, "node"),), "_kept_grad"),
 }
@@ -549,8 +549,8 @@ _READS = {"__contains__": "contains", "__repr__": "print", "__format__": "print"
 
 has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device has_names is_complex is_conj is_contiguous is_floating_point
  is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
-has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_mps is_nested is_quantized is_sparse is_sparse_csr is_xpu itemsize layout
- output_nr requires_grad retains_grad""", batch="attribute")
+has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_sparse is_sparse_csr itemsize layout
+ output_nr requires_grad retains_grad """ + " ".join(NEVER), batch="attribute")
 has("backward", memory="none", moves="hooks")
 has("print", sparse="composite")
 has("__contains__ backward data_ptr storage untyped_storage", batch="reads")

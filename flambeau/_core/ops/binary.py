@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, hooks, layout
+from .. import dtypes, layout
 from ..autograd.mode import _grad
 from ..dtypes import bool_
 from ..engine import fields
@@ -32,9 +32,6 @@ INTEGRAL = "bui"
 NUMBER = (int, float, complex)
 
 
-_OF_NUMBERS = frozenset(("add", "sub"))  # what PyTorch's functions take two numbers for; the result is a tensor
-
-
 def _operand(name: str, param: str, x: Any) -> Any:
     if isinstance(x, (Tensor, *NUMBER, Expr)):
         return x
@@ -46,9 +43,7 @@ def _operand(name: str, param: str, x: Any) -> Any:
 def _pair(name: str, a: Any, b: Any) -> tuple[Any, Any]:
     a, b = _operand(name, "input", a), _operand(name, "other", b)
     if not isinstance(a, (Tensor, Expr)) and not isinstance(b, (Tensor, Expr)):
-        if name not in _OF_NUMBERS:
-            raise TypeError(f"{name}(): argument 'input' must be Tensor, not {type(a).__name__}")
-        a = hooks.full((), a, dtype=dtypes.of_scalar(a))
+        a = table.of_numbers(name, "input", a)
     return a, b
 
 
@@ -79,10 +74,15 @@ def _planned(made: Pointwise, *operands: Any, consts: tuple[Any, ...] = ()) -> A
     return made.planned(operands, (), consts) if _exact(*operands) else made(tuple([_operand(made.name, "other", x) for x in operands]), (), consts)
 
 
+def _is_tensor(name: str, x: Any) -> None:
+    """Raises TypeError for what is no tensor and is to be written."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(x).__name__}")
+
+
 def _written(made: Pointwise, *operands: Any, consts: tuple[Any, ...] = ()) -> Any:
     """`_planned` of a formula that writes over its first operand."""
-    if not isinstance(operands[0], Tensor):
-        raise TypeError(f"{made.name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
+    _is_tensor(made.name, operands[0])
     if _exact(*operands):
         return made.planned_inplace(operands, (), consts)
     return made.inplace(operands[0], tuple([_operand(made.name, "other", x) for x in operands]), (), consts)
@@ -114,6 +114,7 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         return scaled.planned((a, b), (alpha,), ()) if _exact(alpha) and a is input and b is other else scaled((a, b), (_operand(name, "alpha", alpha),))
 
     def inplace(self: Tensor, other: Any, *, alpha: Any = 1) -> Any:
+        _is_tensor(name, self)
         a, b = _pair(name, self, other)
         if name == "sub":
             no_bool(a, b)
@@ -182,16 +183,18 @@ def _division(rounding_mode: str | None) -> Pointwise:
 
 
 def _div_inplace(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Any:
-    made = _division(rounding_mode)
-    a, b = _pair("div", self, other)
-    return _written(made, a, b)
+    return _written(_division(rounding_mode), self, _operand("div", "other", other))
 
 
 def _div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:  # noqa: A002
     """input / other (integers give the default float type); rounding_mode "trunc" or "floor" rounds and keeps the type."""
-    made = _division(rounding_mode)
+    return _divided(_division(rounding_mode), input, other)
+
+
+def _divided(made: Pointwise, input: Any, other: Any) -> Any:  # noqa: A002
+    """The plan of a division, or its result, where it is of two numbers."""
     a, b = _pair("div", input, other)
-    return _planned(made, a, b)
+    return made((a, b), (), ()) if isinstance(a, Tensor) and a is not input else _planned(made, a, b)
 
 
 def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -203,10 +206,10 @@ def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _other_mode(name: str, made: Pointwise, doc: str) -> Any:
     """A division by one formula, under a name of its own."""
     def function(input: Any, other: Any) -> Any:  # noqa: A002
-        return _planned(made, *_pair("div", input, other))
+        return _divided(made, input, other)
 
     def inplace(self: Tensor, other: Any) -> Any:
-        return _written(made, *_pair("div", self, other))
+        return _written(made, self, _operand(name, "other", other))
 
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return write_out(made, out, _pair("div", *args), (), ())
@@ -235,7 +238,13 @@ class _Power(Pointwise):
 
 POW = _Power("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
 POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
+# roots keep their operand for the gradient, as in PyTorch, and not the result: programs go on to write over that
+POW_ROOT = Pointwise("pow", POW_FIXED.formula, 1, grad=lambda g, x, y, exponent: g * _conj(exponent * E.rsqrt(x) / (1 if exponent == 0.5 else x)))
 _FIXED = frozenset((0.5, 1, 2, 3, 4, -1, -0.5, -2))
+
+
+def _conj(x: Expr) -> Expr:
+    return E.conj(x) if x.dtype.is_complex else x
 
 
 def _fixed_power(x: Expr, n: float) -> Expr:
@@ -261,7 +270,7 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
         return POW_FIXED, (a,), (("exponent", int(b)),)
     if isinstance(a, Tensor) and type(b) in (int, float):
         if a.meta.dtype.kind in "fc" and b in _FIXED:
-            return POW_FIXED, (a,), (("exponent", b),)
+            return POW_ROOT if b in (0.5, -0.5) else POW_FIXED, (a,), (("exponent", b),)
         if a.meta.dtype.kind in "ui" and type(b) is int:
             if b < 0:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")

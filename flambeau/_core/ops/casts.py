@@ -184,7 +184,7 @@ def _shorthand(name: str, d: dtype) -> None:
 for _name, _dtype in (("float", dtypes.float32), ("double", dtypes.float64), ("half", dtypes.float16),
                       ("bfloat16", dtypes.bfloat16), ("int", dtypes.int32), ("long", dtypes.int64), ("short", dtypes.int16),
                       ("char", dtypes.int8), ("byte", dtypes.uint8), ("bool", dtypes.bool_), ("chalf", dtypes.complex32), ("cfloat", dtypes.complex64),
-                      ("cdouble", dtypes.complex128)):
+                      ("cdouble", dtypes.complex128), ("dequantize", dtypes.float32)):  # the last: no tensor is quantized
     _shorthand(_name, _dtype)
 
 

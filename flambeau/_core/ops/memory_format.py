@@ -44,5 +44,6 @@ sparse_csr = layout("sparse_csr")
 sparse_csc = layout("sparse_csc")
 sparse_bsr = layout("sparse_bsr")
 sparse_bsc = layout("sparse_bsc")
+jagged = layout("jagged")  # of nested tensors, which are left out: nothing has it
 
 PLAIN_CONSTANTS |= {memory_format, layout}

@@ -222,8 +222,12 @@ def on_storage(storage: Any, d: dtype_class, offset: int = 0, shape: Any = None,
     return tensor_on(s, m, s.ptr + offset * d.itemsize)
 
 
-def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """A CPU tensor over the first `size` elements of a file, mapped; `shared`: what is written goes back to it, which is made as long as that needs."""
+def from_file(filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
+              pin_memory: bool | None = False, requires_grad: bool = False) -> Tensor:
+    """A CPU tensor over the first `size` elements of a file, mapped; `shared`: what is written goes back to it, which is made as long as that needs.
+    Raises RuntimeError for another device than the CPU, another layout than strided, and page-locked memory: a mapping has none of these."""
+    if (device is not None and device_class(device).type != "cpu") or pin_memory or (layout is not None and layout.name != "strided"):
+        raise RuntimeError(f"from_file: a file is mapped as a strided tensor of the CPU; got device={device}, layout={layout}, pin_memory={pin_memory}")
     d = dtypes.settled(dtype)
     made = on_storage(UntypedStorage.from_file(filename, bool(shared), (size or 0) * d.itemsize), d)
     return made.requires_grad_(requires_grad)

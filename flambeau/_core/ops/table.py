@@ -10,7 +10,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import dtypes
+from .. import dtypes, hooks
 from ..autograd import tape
 from ..autograd.mode import _grad, no_recording
 from ..engine import fields
@@ -284,7 +284,7 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             if not isinstance(v, (Tensor, Expr)) and not (place and any(isinstance(got[x], Expr) for x in names)):
                 raise TypeError(f"{name}(): argument '{n}' (position {place + 1}) must be Tensor, not {type(v).__name__}")
         if not any(isinstance(got[n], (Tensor, Expr)) for n in names):
-            raise TypeError(f"{name}(): argument '{names[0]}' must be Tensor, not {type(got[names[0]]).__name__}")
+            got[names[0]] = of_numbers(name, names[0], got[names[0]])
         for n, d in defaults.items():
             if n not in got:
                 if d is REQUIRED:
@@ -308,6 +308,18 @@ def _binder(name: str, names: tuple[str, ...], params: tuple[tuple[str, Any, boo
             check(*nums)
         return tuple([got[n] for n in names]), tuple(nums), tuple([(n, got[n]) for n in const_names])
     return bind
+
+
+_OF_NUMBERS = frozenset(("add", "sub", "mul", "div"))  # what PyTorch's functions take numbers alone for; the result is a tensor
+
+
+def of_numbers(name: str, param: str, v: Any) -> Tensor:
+    """The first of a call's operands, none of which is a tensor, as a tensor.  Raises TypeError where an operation wants one.  No plan is kept
+    of such a call: its operands are not what it was given."""
+    if name not in _OF_NUMBERS:
+        raise TypeError(f"{name}(): argument '{param}' must be Tensor, not {type(v).__name__}")
+    made: Tensor = hooks.full((), v, dtype=dtypes.of_scalar(v))
+    return made
 
 
 def _number(name: str, param: str, v: Any) -> Any:
@@ -342,9 +354,10 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[tup
         return found if check is None else _checked(check, found, operands, numbers)
 
     def plan_inplace(*args: Any, **kwargs: Any) -> Any:
+        into = args[0] if args else kwargs.get(names[0])
+        if not isinstance(into, Tensor):
+            raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(into).__name__}")
         operands, numbers, consts = bind(args, kwargs)
-        if not isinstance(operands[0], Tensor):
-            raise TypeError(f"{name}_(): argument 'self' must be Tensor, not {type(operands[0]).__name__}")
         if not _as_given(operands, args, kwargs, numbers):
             return made.inplace(operands[0], operands, numbers, consts)
         found = made.planned_inplace(operands, numbers, consts)

@@ -27,6 +27,7 @@ from .bags import embedding_bag
 from .ctc import ctc_loss
 from .distances import cosine_similarity, normalize, pairwise_distance, pdist
 from .dropouts import alpha_dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout, feature_dropout
+from .grouped import grouped_mm
 from .losses import (
     cosine_embedding_loss,
     multi_margin_loss,
@@ -91,7 +92,7 @@ __all__ = [
     "affine_grid", "alpha_dropout", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "channel_shuffle", "cosine_embedding_loss", "cosine_similarity", "ctc_loss", "dropout1d", "dropout2d",
     "dropout3d", "embedding_bag", "feature_alpha_dropout", "feature_dropout", "fold", "gaussian_nll_loss", "glu", "grid_sample",
-    "gumbel_softmax", "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
+    "grouped_mm", "gumbel_softmax", "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
     "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "max_unpool",
     "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss", "multi_head_attention_forward", "multi_margin_loss",
     "multilabel_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance",

@@ -25,6 +25,7 @@ from .arrange import fold as fold
 from .pointwise_losses import gaussian_nll_loss as gaussian_nll_loss
 from .activations import glu as glu
 from .resample import grid_sample as grid_sample
+from .grouped import grouped_mm as grouped_mm
 from .sampling import gumbel_softmax as gumbel_softmax
 from .pointwise_losses import hinge_embedding_loss as hinge_embedding_loss
 from .pointwise_losses import huber_loss as huber_loss

@@ -34,6 +34,7 @@ class LRScheduler:
     """
 
     _get_lr_called_within_step = False
+    _is_initial = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
@@ -49,9 +50,9 @@ class LRScheduler:
                                "from a checkpoint but haven't properly loaded the optimizer state")
         self.base_lrs: list[Any] = [_plain(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
-        self._first_step()
+        self._initial_step()
 
-    def _first_step(self) -> None:
+    def _initial_step(self) -> None:
         self._is_initial = True
         self._step_count = 0
         try:
@@ -93,9 +94,9 @@ class LRScheduler:
         self._step_count += 1
         if epoch is not None:
             warn(EPOCH_DEPRECATION_WARNING)
-        self._go_to(epoch)
+        self._update_lr(epoch)
 
-    def _go_to(self, epoch: int | None) -> None:
+    def _update_lr(self, epoch: int | None = None) -> None:
         """`step` without its warnings."""
         self._get_lr_called_within_step = True
         try:

@@ -43,7 +43,7 @@ class SequentialLR(LRScheduler):
             set_option(group, "lr", group["initial_lr"])
         for scheduler in self._schedulers:
             scheduler.last_epoch -= 1
-        self._schedulers[0]._first_step()
+        self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
@@ -52,7 +52,7 @@ class SequentialLR(LRScheduler):
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            scheduler._go_to(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

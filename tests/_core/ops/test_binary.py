@@ -367,7 +367,20 @@ def test_functions_of_two_numbers_give_tensors():
     for _ in range(4):
         for made, want in ((fb.add(1.0, 2.0), 3.0), (fb.sub(3, 1), 2), (fb.add(1, 2, alpha=3), 7), (fb.add(True, False), True)):
             assert isinstance(made, fb.Tensor) and made.shape == () and made.item() == want
+        for made, want in ((fb.mul(7, 2), 14), (fb.div(7, 2), 3.5), (fb.div(-7, 2, rounding_mode="trunc"), -3), (fb.div(7.5, 2, rounding_mode="floor"), 3.0),
+                           (fb.floor_divide(-7, 2), -4), (fb.true_divide(True, 2), 0.5), (fb.multiply(7.5, 2), 15.0)):
+            assert isinstance(made, fb.Tensor) and made.shape == () and made.item() == want and type(made.item()) is type(want)
     assert fb.add(1.0, 2.0).dtype is fb.float32 and fb.sub(3, 1).dtype is fb.int64 and fb.add(True, True).dtype is fb.bool
+    assert [0] * fb.div(7, 2, rounding_mode="trunc") == [0, 0, 0] and fb.mul(3, 4, out=fb.empty((), dtype=fb.int64)).item() == 12
+    for refused in (fb.pow, fb.fmod, fb.remainder, fb.maximum, fb.eq, fb.bitwise_and):
+        with pytest.raises(TypeError, match="must be Tensor"):
+            refused(7, 2)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "floor_divide"])
+def test_numbers_are_not_written_over(name):
+    with pytest.raises(TypeError, match="argument 'self' must be Tensor, not int"):
+        getattr(fb.Tensor, name + "_")(7, 2)
 
 
 def test_an_in_place_operator_leaves_what_it_does_not_know_to_the_other_side():
@@ -454,3 +467,21 @@ def test_heaviside_of_complex_numbers_is_not_there():
     for call in (lambda: fb.heaviside(z, x), lambda: x.heaviside(z), lambda: z.heaviside_(z), lambda: fb.heaviside(x, x, out=z)):
         with pytest.raises(RuntimeError, match="heaviside is not yet implemented for complex tensors."):
             call()
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 2, -1, 1.7])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_powers_result_may_be_written_over(exponent, in_place, device):
+    x = fb.tensor([0.25, 4.0, 1.0], device=device, requires_grad=True)
+    y = x.clone().pow_(exponent) if in_place else x ** exponent
+    y.masked_fill_(y == 1, 0.0)
+    y.sum().backward()
+    a = np.array([0.25, 4.0, 1.0])
+    np.testing.assert_allclose(x.grad.cpu().numpy(), exponent * a ** (exponent - 1) * (a != 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("dtype", [fb.float64, fb.complex128])
+def test_gradients_of_roots(exponent, dtype):
+    x = (fb.rand(3, dtype=dtype) + 0.2).requires_grad_()
+    assert gradcheck(lambda x: x ** exponent, (x,)) and gradgradcheck(lambda x: x ** exponent, (x,))
