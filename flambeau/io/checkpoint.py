@@ -94,7 +94,7 @@ def _write(write: Callable[[Any], Any], data: bytes, storages: list[Any]) -> Non
     out.add(".storage_alignment", str(archive.ALIGNMENT).encode())
     out.add("byteorder", sys.byteorder.encode())
     for number, storage in enumerate(storages):
-        content = np.zeros(storage.nbytes, np.uint8) if _skipping.get() else host_bytes(storage, "save")
+        content = np.zeros(storage.meta.nbytes, np.uint8) if _skipping.get() else host_bytes(storage, "save")
         checks.append(out.add(f"data/{number}", content))
     out.add("version", b"3\n")
     out.add(".data/serialization_id", _identity(checks))

@@ -108,3 +108,14 @@ def test_a_storage_object_keeps_no_tensor_alive():
     kept, seen = x.untyped_storage(), weakref.ref(x)
     del x
     assert seen() is None and kept.nbytes() == 16
+
+
+def test_a_files_tensor_is_of_the_cpu(tmp_path):
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(16))
+    made = flambeau.from_file(str(path), shared=True, size=4, dtype=flambeau.float32, device=flambeau.device("cpu"), layout=flambeau.strided)
+    made.fill_(1)
+    assert flambeau.from_file(str(path), size=4, device="cpu").tolist() == [1, 1, 1, 1]
+    for more in ({"device": "cuda"}, {"pin_memory": True}, {"layout": flambeau.sparse_coo}):
+        with pytest.raises(RuntimeError, match="mapped as a strided tensor of the CPU"):
+            flambeau.from_file(str(path), size=4, **more)
