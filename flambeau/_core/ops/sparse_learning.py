@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import fields
 from ..engine.fronts import constant
 from ..engine.operation import Operation
+from ..engine.plans import Unbound
 from ..runtime import caches, capture
 from ..tensor import Tensor
 from . import compressed
@@ -113,7 +114,7 @@ def _first(name: str, form: Callable[..., Any], args: Sequence[Any], parts: list
     made = operation.function(parts, found)
     learner = operation.learner
     run = None if learner is None else operation.env["plans"].get(learner.key((parts, found)))
-    if run is not None:
+    if run is not None and type(run) is not Unbound:
         caches.keep_since(epoch, _runs, at, (run, found))
     return made
 
