@@ -377,7 +377,7 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     if kind == SCALAR:
         return f"{name}.__class__"
     if kind == FACTOR:
-        return f"{name}.__class__ if {name} != 1 else 1"
+        return f"{name}.__class__ if {name} != 1 else 1 if {name}.__class__ is int else ({name}.__class__, 1)"
     if kind == CONSTANT and not loose:
         rest = f"{name} if {name}.__class__ is int else exact({name})"
         if _long(default):

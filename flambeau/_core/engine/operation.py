@@ -561,8 +561,8 @@ class Operation:
                 v = under(v.meta) if isinstance(v, Tensor) else (type(v), v)
             elif kind == SCALAR or (kind == FACTOR and v != 1):
                 v = type(v)
-            elif kind == FACTOR:
-                v = 1
+            elif kind == FACTOR:  # True and 1.0 may be refused where 1 is not
+                v = 1 if type(v) is int else (type(v), 1)
             elif kind == SIZES:
                 v = _sizes(v) if v else None  # nothing at all is not the empty tuple
                 if v is None:

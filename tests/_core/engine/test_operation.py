@@ -120,7 +120,7 @@ def test_a_value_has_a_plan_of_its_own_and_a_factor_of_one_too() -> None:
     p, x = numeric(), torch.ones(2)
     assert p.plans(x, x) == 1
     assert [p.plans(x, x, e) for e in (2, 2.0, 3, 3, 2.0)] == [0, 1, 1, 0, 0]
-    assert [p.plans(x, x, alpha=a) for a in (1, 1.0, True, 2, 3, 2.0, 0, float("nan"))] == [0, 0, 0, 1, 0, 1, 0, 0]
+    assert [p.plans(x, x, alpha=a) for a in (1, 1.0, True, True, 2, 3, 2.0, 0, float("nan"), 1.0)] == [0, 1, 1, 0, 1, 0, 1, 0, 0, 0]
     assert [p.plans(x, x, slope=s) for s in (0.25, 1.0, 1, True)] == [0, 0, 1, 1]
     assert p.call(x, x, 2, 5, 7)[1][2:] == (2, 5, 7)
 
@@ -129,7 +129,14 @@ def test_a_tensor_without_dimensions_stands_for_a_number() -> None:
     x = torch.tensor([-1.0, 0.0, 2.0])
     for _ in range(2):
         assert torch.add(x, x, alpha=torch.tensor(2.0)).tolist() == [-3, 0, 6] == x.clone().add_(x, alpha=torch.tensor(2)).tolist()
-        assert torch.add(x, x, alpha=torch.tensor(1.0)).tolist() == [-2, 0, 4] == torch.add(x, x, alpha=torch.tensor(True)).tolist()
+        assert torch.add(x, x, alpha=torch.tensor(1.0)).tolist() == [-2, 0, 4] == torch.add(x, x, alpha=torch.tensor(1)).tolist()
+        assert torch.add(x, x).tolist() == [-2, 0, 4] == x.add(x, alpha=np.float64(1)).tolist()
+        for truth in (True, torch.tensor(True)):  # it equals 1, of which there is a plan
+            with pytest.raises(RuntimeError, match="Boolean alpha only supported for Boolean results"):
+                torch.add(x, x, alpha=truth)
+        with pytest.raises(RuntimeError, match="For integral input tensors, argument alpha must not be a floating point number"):
+            torch.add(x.long(), x.long(), alpha=1.0)
+        assert torch.add(x.long(), x.long()).tolist() == [-2, 0, 4]
         assert F.leaky_relu(x, torch.tensor(0.5)).tolist() == [-0.5, 0, 2]
         assert torch.sub(x, x, alpha=np.float64(3)).tolist() == [2, 0, -4]
     for wrong in (torch.tensor([2.0]), torch.ones(2), torch.ones(0), torch.tensor(2.0, requires_grad=True), np.ones(2)):
