@@ -93,6 +93,9 @@ def coordinates(at: Any, shape: Any) -> Any:
     return _ops().stack(rows) if rows else at.new_zeros((0, at.numel()))
 
 
+_BY_LAYOUT: dict[str, Any] = {}
+
+
 class Sparse(Tensor):
     """What the layouts share."""
 
@@ -104,6 +107,11 @@ class Sparse(Tensor):
     block_dims = 0  # how many dimensions of the values are those of blocks of the matrix
     _parts: tuple[tuple[Any, ...], Any]  # indices and values
     _known: bool  # whether the indices are known to be sorted and each there once
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in cls.__dict__:
+            _BY_LAYOUT[cls.kind.name] = cls
 
     # ---------------------------------------------------------------------------------------------------- description
     layout = property(lambda self: type(self).kind)
@@ -377,11 +385,7 @@ def _rebuilt(kind: str, indices: Any, values: Any, size: Any, coalesced: bool) -
 
 def class_of(name: str) -> Any:
     """The class of the tensors of a layout, by the layout's name."""
-    return next(k for k in _classes(Sparse) if k.__dict__.get("kind") is not None and k.kind.name == name)
-
-
-def _classes(kind: Any) -> Any:
-    return [c for k in kind.__subclasses__() for c in (k, *_classes(k))]
+    return _BY_LAYOUT[name]
 
 
 def converted(t: Any, layout: Any, blocksize: Any = None) -> Any:
@@ -560,8 +564,13 @@ def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksiz
         raise RuntimeError(f"to_sparse: sparse_dim argument must be in [0,{self.dim()}] range, but {n} is given")
     if n == 0 and self.dim():
         raise RuntimeError(f"to_sparse: sparse_dim argument must be in >0 when self.dim()>0, which is {self.dim()}")
-    made = _on_parts("to_sparse", _to_sparse, (self, n))
-    return converted(made, layout, blocksize)
+    if layout is None or layout is sparse_coo or layout.name == "strided":
+        return converted(_on_parts("to_sparse", _to_sparse, (self, n)), layout)
+    return _on_parts("to_layout", _to_layout, (self, n, layout.name, blocksize))
+
+
+def _to_layout(self: Any, n: int, name: str, blocksize: Any) -> Any:
+    return class_of(name).of(_to_sparse(self, n), blocksize)
 
 
 def _to_sparse(self: Any, n: int) -> Any:

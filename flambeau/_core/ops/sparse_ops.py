@@ -374,6 +374,13 @@ def _index(input: Any, key: Any, *more: Any) -> Any:  # noqa: A002
     return found
 
 
+@_form("unbind")
+def _unbind(input: Any, dim: int = 0, *, axis: int | None = None) -> tuple[Any, ...]:  # noqa: A002
+    at = wrap_dim(dim if axis is None else axis, len(input.meta.shape))
+    a = _coo(input)
+    return tuple([_select(a, at, i) for i in range(input.meta.shape[at])])
+
+
 # --------------------------------------------------------------------------------------------------------------- reductions
 @_form("sum")
 def total(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:  # noqa: A002
