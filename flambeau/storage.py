@@ -17,6 +17,14 @@ __all__ = ["TypedStorage", "UntypedStorage", "_LegacyStorage", "_get_always_warn
            "_set_always_warn_typed_storage_removal", "_warn_typed_storage_removal"]
 
 
+def _load_from_bytes(b: bytes) -> Any:
+    """What `flambeau.save` has written to these bytes, as a pickled storage holds it.  Raises as `load` does, which runs no code of the file's."""
+    import io
+
+    from .io import load
+    return load(io.BytesIO(b))
+
+
 def _dtype_to_storage_type_map() -> dict[Any, str]:
     """The names of the legacy storages, by the type of their elements."""
     return dict(_names)

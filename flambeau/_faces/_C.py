@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau._core.autograd import graph, saved
 from flambeau._core.autograd.mode import is_grad_enabled, is_inference_mode_enabled
+from flambeau._core.errors import LinAlgError
 from flambeau._core.runtime.device import device
 from flambeau._core.tensor import Tensor as TensorBase
 from flambeau.autograd import pushing
@@ -20,6 +21,7 @@ __all__ = ["DisableTorchFunction", "DisableTorchFunctionSubclass", "TensorBase",
            "is_grad_enabled", "is_inference_mode_enabled"]
 
 DisableTorchFunction = DisableTorchFunctionSubclass
+_LinAlgError = LinAlgError
 _TensorMeta = type(TensorBase)
 # what only PyTorch's own compiler and files' C++ readers are: names for `isinstance` and annotations
 globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModule ScriptFunction PyTorchFileReader PyTorchFileWriter

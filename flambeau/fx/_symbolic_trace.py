@@ -18,6 +18,7 @@ from ..nn.containers import Sequential
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from . import names
+from ._compatibility import compatibility
 from .assertions import _assert, _assert_is_none
 from .graph import Graph
 from .graph_module import GraphModule
@@ -279,4 +280,4 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     return GraphModule(tracer.root, graph, type(root).__name__ if isinstance(root, Module) else root.__name__)
 
 
-__all__ = ["PH", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
+__all__ = ["PH", "Tracer", "compatibility", "is_fx_tracing", "symbolic_trace", "wrap"]

@@ -110,6 +110,10 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
         return tensor.fill_(val)
 
 
+# the same by the names that libraries take for loops of their own
+_no_grad_uniform_, _no_grad_normal_, _no_grad_trunc_normal_, _no_grad_fill_ = uniform_, normal_, trunc_normal_, constant_
+
+
 def ones_(tensor: Tensor) -> Tensor:
     """Ones."""
     return constant_(tensor, 1.0)
@@ -119,6 +123,8 @@ def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
     return constant_(tensor, 0.0)
 
+
+_no_grad_zero_ = zeros_
 
 def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix (ones on the diagonal) in a 2-D tensor."""

@@ -192,3 +192,21 @@ def test_the_old_names() -> None:
     assert isinstance(torch.nn.Linear(1, 1).register_forward_hook(lambda *a: None), torch.utils.hooks.RemovableHandle)
     with pytest.raises(AttributeError, match="no_such"):
         torch.utils.no_such  # noqa: B018
+
+
+def test_private_names_that_libraries_write() -> None:
+    import io
+
+    from flambeau._C import _LinAlgError
+    from flambeau.fx._symbolic_trace import compatibility
+    from flambeau.nn import init
+    from flambeau.storage import _load_from_bytes
+    from flambeau.utils.data.dataloader import _DatasetKind
+    assert _LinAlgError is torch.linalg.LinAlgError and compatibility(True)(len) is len and (_DatasetKind.Map, _DatasetKind.Iterable) == (0, 1)
+    p = torch.nn.Parameter(torch.zeros(3))
+    assert init._no_grad_uniform_(p, 1.0, 2.0) is p and bool((p >= 1).all()) and init._no_grad_fill_(p, 7.0).tolist() == [7, 7, 7]
+    assert init._no_grad_zero_(p).tolist() == [0, 0, 0] and p.requires_grad
+    file = io.BytesIO()
+    torch.save({"x": torch.arange(3)}, file)
+    assert _load_from_bytes(file.getvalue())["x"].tolist() == [0, 1, 2]
+    assert p._cdata == p._cdata != p.detach()._cdata

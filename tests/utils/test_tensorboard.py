@@ -151,3 +151,21 @@ def test_the_usual_folder(tmp_path, monkeypatch) -> None:
     writer = SummaryWriter(comment="_try")
     writer.close()
     assert writer.get_logdir().startswith("runs/") and writer.log_dir.endswith("_try") and list((tmp_path / "runs").glob("*/events*"))
+
+
+def test_precision_recall_curves(tmp_path) -> None:
+    labels, given = torch.tensor([1, 0, 1, 1, 0]), torch.tensor([0.9, 0.8, 0.3, 1.0, 0.0])
+    writer = SummaryWriter(str(tmp_path))
+    writer.add_pr_curve("p", labels, given, 3, num_thresholds=11, weights=np.array([1.0, 2.0, 1.0, 1.0, 1.0]))
+    with pytest.raises(ValueError, match=r"add_pr_curve 'p': there are 5 labels, 4 predictions"):
+        writer.add_pr_curve("p", labels, given[:4])
+    writer.close()
+    ((step, tag, value),) = values(tmp_path)
+    tensor = dict(fields(value[8]))
+    rows = np.frombuffer(tensor[5], np.float32).reshape(6, 11)
+    assert (step, tag, tensor[1]) == (3, b"p", 1) and b"pr_curves" in value[9]
+    for k, line in enumerate(rows.T):
+        found = np.floor(given.numpy().astype(np.float64) * 10) >= k  # the threshold, as the buckets have it
+        truth, weight = labels.numpy() == 1, np.array([1.0, 2.0, 1.0, 1.0, 1.0])
+        tp, fp, tn, fn = (weight[a & b].sum() for a, b in ((truth, found), (~truth, found), (~truth, ~found), (truth, ~found)))
+        np.testing.assert_allclose(line, (tp, fp, tn, fn, tp / max(tp + fp, 1e-7), tp / (tp + fn)), rtol=1e-6)

@@ -67,6 +67,7 @@ _SIMPLE: dict[str, Any] = {
     "is_leaf": lambda t: t.node is None or t.node[tape.SEQ] == 0,
     "output_nr": lambda t: t.node[tape.SAVED] if t.node is not None and t.node[tape.BACKWARD] is tape.to_output else 0,
     "_version": _version,
+    "_cdata": id,
     "layout": lambda t: strided,
     "name": lambda t: None,
     "names": lambda t: (None,) * len(t.meta.shape),
@@ -79,7 +80,8 @@ _TOLD = {
     "itemsize": "Bytes of an element.", "nbytes": "Bytes of all elements.",
     "requires_grad": "Whether gradients are recorded for it; of a view made under `no_grad`, for its base.",
     "is_leaf": "Whether it was not computed from tensors that require grad.", "output_nr": "Which result of its function it is.",
-    "_version": "How often its memory was written to.", "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
+    "_version": "How often its memory was written to.", "_cdata": "A number of this tensor object's own while it lives.",
+    "layout": "How it is stored: `torch.strided`.", "names": "None for each axis: axes have no names.",
     "name": "None: tensors have no names.",
     "retains_grad": "Whether a computed tensor keeps its gradient.",
     "T": "A view with the axes in reverse order.", "H": "A matrix's conjugate transpose.", "mT": "A view with the last two axes exchanged.",
@@ -549,7 +551,7 @@ _READS = {"__contains__": "contains", "__repr__": "print", "__format__": "print"
 
 has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device has_names is_complex is_conj is_contiguous is_floating_point
  is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
-has("""_version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_sparse is_sparse_csr itemsize layout
+has("""_cdata _version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_sparse is_sparse_csr itemsize layout
  output_nr requires_grad retains_grad """ + " ".join(NEVER), batch="attribute")
 has("backward", memory="none", moves="hooks")
 has("print", sparse="composite")

@@ -114,6 +114,21 @@ def _ends(places: Any, count: int) -> Any:
     return ops.cat([ends.new_zeros((1,)), ends])[:count + 1]
 
 
+def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:  # noqa: A002
+    """Where each of `size` rows begins (size + 1,), of the sorted rows (nnz,) of entries; int64, or int32."""
+    made: Tensor = _ends(input, size).to(dtypes.int32 if out_int32 else dtypes.int64)
+    return made
+
+
+def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
+    """The rows and columns (2, nnz) of entries by compressed rows, columns first when `transpose`; int64, or int32."""
+    ops: Any = named
+    rows = ops.repeat_interleave(crow_indices.diff())
+    pair = (col_indices, rows) if transpose else (rows, col_indices)
+    made: Tensor = ops.stack([x.to(dtypes.int32 if out_int32 else dtypes.int64) for x in pair])
+    return made
+
+
 def _pair(blocksize: Any) -> tuple[int, int]:
     found = (blocksize, blocksize) if isinstance(blocksize, int) else tuple(blocksize)
     if len(found) == 1:

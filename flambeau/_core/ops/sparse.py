@@ -526,10 +526,10 @@ def _product(name: str, args: tuple[Any, ...], **scales: Any) -> Any:
     return sparse_ops.run(name, args, {k: v for k, v in scales.items() if v != 1})
 
 
-@table.op(method=False)
+@table.op(method=False, aliases=("dsmm",))
 def spmm(input: Tensor, mat2: Tensor) -> Tensor:  # noqa: A002
-    """The product of a sparse matrix and a strided one."""
-    made: Tensor = _product("spmm", (input, mat2))
+    """The product of two matrices, one of which may be sparse; `mm` by an older name."""
+    made: Tensor = _product("spmm", (input, mat2)) if first((input, mat2)) is not None else _ops().mm(input, mat2)
     return made
 
 
@@ -540,7 +540,7 @@ def smm(input: Tensor, mat: Tensor) -> Tensor:  # noqa: A002
     return made
 
 
-@table.op(method=False)
+@table.op(method=False, aliases=("hsmm",))
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix and a strided one, as a sparse tensor."""
     made: Tensor = _product("hspmm", (mat1, mat2))

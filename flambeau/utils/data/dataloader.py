@@ -10,6 +10,13 @@ from ...data.iterators import Batches as _BaseDataLoaderIter
 from ...data.iterators import MultiProcessIter as _MultiProcessingDataLoaderIter
 from ...data.iterators import SingleProcessIter as _SingleProcessDataLoaderIter
 
+
+class _DatasetKind:
+    """Which of the two kinds of data sets a loader has, as PyTorch numbers them."""
+
+    Map, Iterable = 0, 1
+
+
 T = TypeVar("T")
 _collate_fn_t: TypeAlias = Callable[[list[T]], Any]
 _worker_init_fn_t: TypeAlias = Callable[[int], None]

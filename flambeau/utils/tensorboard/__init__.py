@@ -169,6 +169,16 @@ class SummaryWriter:
             writer.add_summary(events.scalar(tag, _numeric(value, f"add_hparams {tag!r}")), global_step)
         writer.flush()
 
+    def add_pr_curve(self, tag: str, labels: Any, predictions: Any, global_step: Any = None, num_thresholds: int = 127, weights: Any = None,
+                     walltime: float | None = None) -> None:
+        """Precision and recall at `num_thresholds` thresholds (at most 127) that lie evenly in [0, 1].
+
+        labels: truths, one an element; predictions: probabilities in [0, 1], as many; weights: as many, or one for all.  Raises ValueError where the
+        numbers of labels and predictions differ.
+        """
+        rows = pictures.precision_recall(labels, predictions, min(num_thresholds, 127), weights, f"add_pr_curve {tag!r}")
+        self._get_file_writer().add_summary(events.pr_curve(tag, rows), global_step, walltime)
+
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
         """Taken and not drawn: `flambeau.trace()` shows what a model runs."""
         warn("add_graph: no graph is written; flambeau.trace() shows what a model runs")

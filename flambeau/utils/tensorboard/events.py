@@ -8,7 +8,7 @@ tensor.proto and of TensorBoard's hparams plugin.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -125,6 +125,14 @@ def histogram(tag: str, low: float, high: float, count: float, total: float, squ
     message = (double(1, low) + double(2, high) + double(3, count) + double(4, total) + double(5, squares)
                + doubles(6, limits) + doubles(7, counts))
     return part(1, part(1, tag) + part(5, message))
+
+
+def pr_curve(tag: str, rows: Sequence[Sequence[float]]) -> bytes:
+    """A Summary of a precision-recall curve: true and false positives, true and false negatives, precision and recall, a value each a threshold."""
+    count = len(rows[0])
+    shape = part(2, part(2, whole(1, len(rows))) + part(2, whole(1, count)))
+    tensor = whole(1, 1) + shape + part(5, b"".join(struct.pack("<f", x) for row in rows for x in row))
+    return part(1, part(1, tag) + part(8, tensor) + _plugin("pr_curves", whole(2, count)))
 
 
 def _value(value: Any) -> bytes:

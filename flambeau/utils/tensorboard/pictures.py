@@ -92,3 +92,21 @@ def buckets(values: np.ndarray, bins: Any, most: int | None) -> tuple[list[float
     if first > 0:
         return list(map(float, limits[first:last + 1])), [0.0, *map(float, counts[first:last])]
     return list(map(float, limits[:last + 1])), [0.0, *map(float, counts[:last])]
+
+
+def precision_recall(labels: Any, predictions: Any, count: int, weights: Any, name: str) -> list[list[float]]:
+    """True positives, false positives, true negatives, false negatives, precision and recall at `count` thresholds that lie evenly in [0, 1].
+
+    labels: truths; predictions: probabilities, as many; weights: as many, one for all, or None.  Raises ValueError for other numbers of them.
+    """
+    truth, given = array(labels).astype(bool).reshape(-1), array(predictions).astype(np.float64).reshape(-1)
+    weight = np.asarray(1.0 if weights is None else array(weights), np.float64).reshape(-1)
+    if truth.size != given.size or weight.size not in (1, truth.size):
+        raise ValueError(f"{name}: there are {truth.size} labels, {given.size} predictions and {weight.size} weights; there must be as many of each")
+    weight = np.broadcast_to(weight, truth.shape)
+    place = np.floor(given * (count - 1)).clip(0, count - 1).astype(np.int64)
+    above, wrong = (np.bincount(place[chosen], weight[chosen], count)[::-1].cumsum()[::-1] for chosen in (truth, ~truth))
+    missed, refused = above[0] - above, wrong[0] - wrong
+    least = 1e-7  # of what nothing is found, precision is 0
+    rows = (above, wrong, refused, missed, above / np.maximum(least, above + wrong), above / np.maximum(least, above + missed))
+    return [row.tolist() for row in rows]

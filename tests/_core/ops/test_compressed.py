@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import sparse as scipy_sparse
+import scipy
 
 import flambeau as torch
 
@@ -29,14 +29,14 @@ def parts(s):
 def scipys(name):
     """Ends, other indices and entries by SciPy; its blocks are by rows only, so those by columns are the transpose's."""
     if name in ("csr", "csc"):
-        made = {"csr": scipy_sparse.csr_matrix, "csc": scipy_sparse.csc_matrix}[name](DENSE)
+        made = {"csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix}[name](DENSE)
         return made.indptr, made.indices, made.data
     (size,) = LAYOUTS[name]
     if name == "bsr":
-        made = scipy_sparse.csr_matrix(DENSE).tobsr(size)
+        made = scipy.sparse.csr_matrix(DENSE).tobsr(size)
         made.sort_indices()
         return made.indptr, made.indices, made.data
-    made = scipy_sparse.csr_matrix(DENSE.T).tobsr(size[::-1])
+    made = scipy.sparse.csr_matrix(DENSE.T).tobsr(size[::-1])
     made.sort_indices()
     return made.indptr, made.indices, made.data.transpose(0, 2, 1)
 
@@ -178,3 +178,12 @@ def test_of_nothing(name):
     for shape in ((0, 4), (6, 0), (6, 4)):
         s = of(name, torch.zeros(shape))
         assert s._nnz() == 0 and s.shape == shape and s.to_dense().shape == shape and s.t().to_dense().shape == shape[::-1]
+
+
+def test_indices_by_rows_and_by_coordinates() -> None:
+    rows, columns = torch.tensor([0, 0, 2, 4]), torch.tensor([1, 3, 0, 2])
+    ends = torch._convert_indices_from_coo_to_csr(rows, 5)
+    assert ends.tolist() == [0, 2, 2, 3, 3, 4] and torch._convert_indices_from_coo_to_csr(rows, 5, out_int32=True).dtype is torch.int32
+    assert torch._convert_indices_from_csr_to_coo(ends, columns).tolist() == [rows.tolist(), columns.tolist()]
+    assert torch._convert_indices_from_csr_to_coo(ends, columns, transpose=True).tolist() == [columns.tolist(), rows.tolist()]
+    assert torch._convert_indices_from_coo_to_csr(rows[:0], 3).tolist() == [0, 0, 0, 0]

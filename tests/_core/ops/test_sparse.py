@@ -389,3 +389,10 @@ def test_constructors_are_planned_and_still_check_what_they_are_told_to() -> Non
 
 def test_a_strided_tensor_has_no_axis_of_indices():
     assert [(t.sparse_dim(), t.dense_dim()) for t in (torch.ones(()), torch.ones(2, 3))] == [(0, 0), (0, 2)]
+
+
+def test_products_by_older_names_take_dense_matrices_too() -> None:
+    a, b = torch.rand(2, 3), torch.rand(3, 4)
+    for f in (torch.spmm, torch.dsmm):
+        assert f(a, b).allclose(a @ b) and f(a.to_sparse(), b).allclose(a @ b)
+    assert torch.hsmm(a.to_sparse(), b).is_sparse and torch.hsmm(a.to_sparse(), b).to_dense().allclose(a @ b)
