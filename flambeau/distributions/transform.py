@@ -29,11 +29,11 @@ class Transform:
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size = cache_size
         self._inv: Any = None
-        self._cached: tuple[Any, Any] = (None, None)
+        self._cached_x_y: tuple[Any, Any] = (None, None)
         super().__init__()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inv": None, "_cached": (None, None)}
+        return {**self.__dict__, "_inv": None, "_cached_x_y": (None, None)}
 
     @property
     def event_dim(self) -> int:
@@ -74,19 +74,19 @@ class Transform:
     def __call__(self, x: Any) -> Any:
         if not self._cache_size:
             return self._call(x)
-        if x is self._cached[0]:
-            return self._cached[1]
+        if x is self._cached_x_y[0]:
+            return self._cached_x_y[1]
         y = self._call(x)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return y
 
     def _inv_call(self, y: Any) -> Any:
         if not self._cache_size:
             return self._inverse(y)
-        if y is self._cached[1]:
-            return self._cached[0]
+        if y is self._cached_x_y[1]:
+            return self._cached_x_y[0]
         x = self._inverse(y)
-        self._cached = x, y
+        self._cached_x_y = x, y
         return x
 
     def _call(self, x: Any) -> Any:
