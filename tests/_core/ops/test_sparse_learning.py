@@ -93,7 +93,7 @@ def test_wrong_operands_are_told_as_at_first():
         with pytest.raises(RuntimeError, match="cannot be multiplied"):
             torch.spmm(s, torch.rand(4, 4, dtype=torch.float64))
         with pytest.raises(RuntimeError, match="sparse"):
-            torch.spmm(torch.rand(4, 4), torch.rand(4, 4))
+            torch.smm(torch.rand(4, 4), torch.rand(4, 4))
     beyond = torch.sparse_coo_tensor(torch.tensor([[0, 9], [0, 0]]), torch.ones(2), (4, 4))
     for _ in range(OFTEN):
         with pytest.raises(RuntimeError, match="outside"):
