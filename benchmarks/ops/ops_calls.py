@@ -89,7 +89,9 @@ FAMILIES = {
         einsum: "ij,jk->ik", x, y | bilinear: x, y, bilinear_w | cdist: points, points2 | pdist: points | linalg.vecdot
         linalg.cross: points, points2, dim=1 | cross: points, points2, dim=1 | spmm: sparse, x | smm: sparse, x | hspmm: sparse, x
         sspaddmm: sparse, sparse, x | sparse_coo_tensor: coordinates, three, shape | sparse_csr_tensor: rows_at, columns_at, three, shape
-        sparse_compressed_tensor: rows_at, columns_at, three, shape, layout=torch.sparse_csr""",
+        sparse_compressed_tensor: rows_at, columns_at, three, shape, layout=torch.sparse_csr | sparse_csc_tensor: rows_at, columns_at, three, shape
+        sparse_bsr_tensor: rows_at, columns_at, three[:, None, None], shape | sparse_bsc_tensor: rows_at, columns_at, three[:, None, None], shape
+        grouped_mm: b1, b2""",
     "attention": """
         scaled_dot_product_attention: q, k, heads | multi_head_attention_forward: sq, sk, sv, width, nh, in_w, in_b, None, None, False, 0.0, out_w, out_b""",
     "convolutions": """
@@ -140,7 +142,8 @@ FAMILIES = {
         item: scalar | tolist | numpy: x | dim | numel | nelement | size | stride | storage_offset | data_ptr | element_size | get_device
         is_complex | is_conj | is_contiguous | is_floating_point | is_inference | is_neg | is_signed | is_pinned | is_shared | is_coalesced: sparse
         indices: sparse_c | values: sparse_c | coalesce: sparse | sparse_dim: sparse | dense_dim: sparse | col_indices: csr | crow_indices: csr
-        to_dense: sparse | to_sparse | to_sparse_csr | requires_grad_: o | storage | untyped_storage | result_type: x, y
+        to_dense: sparse | to_sparse | to_sparse_csr | to_sparse_bsr: x, (2, 2) | to_sparse_bsc: x, (2, 2)
+        requires_grad_: o | storage | untyped_storage | result_type: x, y
         can_cast: torch.int32, torch.float32 | promote_types: torch.int32, torch.float32 | broadcast_shapes: shape, (1, 4) | __array__ | __dlpack__
         __dlpack_device__ | __deepcopy__: x, {} | __reduce_ex__: x, 4 | __contains__: x, 0.5""",
 }

@@ -123,6 +123,8 @@ def of(plan: Plan | Written, letters: str, shape: tuple[int, ...], count: int, s
     elements.  sized: the shape is not that of operands, which must not be read then."""
     if sized and (type(plan) is not Plan or plan.reads):
         return None
+    if len(shape) in (4, 5) and (shape[1] == 1 or max(shape[2:]) == 1):  # here channels innermost are dense too, and elsewhere they are not
+        return None
     if plan.dense is None or type(plan) is Plan and (plan.room is not None or any(m.shape != shape or not m.contiguous for m in plan.outs)):
         return None
     launch = None

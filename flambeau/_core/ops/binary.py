@@ -239,12 +239,17 @@ class _Power(Pointwise):
 POW = _Power("pow", lambda x, y: E.pow_(x, y), 2, accept="uifc")
 POW_FIXED = Pointwise("pow", lambda x, exponent: _fixed_power(x, exponent), 1)
 # roots keep their operand for the gradient, as in PyTorch, and not the result: programs go on to write over that
-POW_ROOT = Pointwise("pow", POW_FIXED.formula, 1, grad=lambda g, x, y, exponent: g * _conj(exponent * E.rsqrt(x) / (1 if exponent == 0.5 else x)))
+POW_ROOT = Pointwise("pow", POW_FIXED.formula, 1, grad=lambda g, x, y, exponent: g * _conj(exponent * _below(x, exponent)))
 _FIXED = frozenset((0.5, 1, 2, 3, 4, -1, -0.5, -2))
 
 
 def _conj(x: Expr) -> Expr:
     return E.conj(x) if x.dtype.is_complex else x
+
+
+def _below(x: Expr, n: float) -> Expr:
+    """x to the power of n - 1."""
+    return E.rsqrt(x) if n == 0.5 else E.rsqrt(x) / x if n == -0.5 else _fixed_power(x, n - 1)
 
 
 def _fixed_power(x: Expr, n: float) -> Expr:

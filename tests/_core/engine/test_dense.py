@@ -146,3 +146,16 @@ def test_a_plan_is_bound_when_it_is_called_again() -> None:
     torch.relu(x)
     (bound,) = [run for key, run in plans.items() if key[0] is x.meta]
     assert type(bound) is not Unbound and bound is kept.run and np.array_equal(kept(x, *[None] * 0).numpy(), torch.relu(x).numpy())
+
+
+def test_channels_innermost_are_so_after_a_shape_in_which_both_orders_are_one() -> None:
+    last = torch.channels_last
+    calls = (lambda t: t.clone(memory_format=last), lambda t: t.contiguous(memory_format=last), lambda t: t.to(torch.float64, memory_format=last),
+             lambda t: torch.zeros_like(t, memory_format=last), lambda t: torch.full_like(t, 2.0, memory_format=last),
+             lambda t: torch.empty(t.shape, memory_format=last))
+    for call in calls:
+        for ambiguous in ((2, 6, 1, 1), (2, 1, 4, 4)):
+            for _ in range(3):
+                call(torch.ones(ambiguous))
+        for n, c, h, w in ((2, 6, 3, 3), (3, 4, 2, 5), (1, 3, 4, 4), (2, 6, 3, 3)):
+            assert call(torch.ones(n, c, h, w)).stride() == (c * h * w, 1, w * c, c)

@@ -9,6 +9,8 @@ import pickle
 import numpy as np
 import pytest
 import scipy
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as torch
 
@@ -187,3 +189,16 @@ def test_indices_by_rows_and_by_coordinates() -> None:
     assert torch._convert_indices_from_csr_to_coo(ends, columns).tolist() == [rows.tolist(), columns.tolist()]
     assert torch._convert_indices_from_csr_to_coo(ends, columns, transpose=True).tolist() == [columns.tolist(), rows.tolist()]
     assert torch._convert_indices_from_coo_to_csr(rows[:0], 3).tolist() == [0, 0, 0, 0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2**32 - 1), st.sampled_from(["csr", "csc"]))
+def test_any_matrix_comes_back(rows, columns, seed, name):
+    rng = np.random.default_rng(seed)
+    dense = torch.tensor(rng.integers(-2, 3, (rows, columns)).astype(np.float64) * (rng.random((rows, columns)) < 0.5))
+    s = getattr(dense, f"to_sparse_{name}")()
+    assert s._nnz() == int((dense != 0).sum()) and s.to_dense().tolist() == dense.tolist()
+    assert s.to_sparse().to_dense().tolist() == dense.tolist() == s.t().to_dense().t().tolist()
+    if rows and columns:
+        v = torch.tensor(rng.standard_normal((columns, 2)))
+        np.testing.assert_allclose((s @ v).numpy(), dense.numpy() @ v.numpy(), rtol=1e-12, atol=1e-12)
