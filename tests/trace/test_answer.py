@@ -95,6 +95,7 @@ assert all((s.seconds or 0.0) >= 0 for s in t.stages)
 worked = sum(s.host for s in t.stages)
 assert worked + t.making <= took, (worked, t.making, took)
 t.save("page.html")
+y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)  # which binds what comes again
 with torch.trace() as again:
     y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)
 assert again.making == 0
@@ -116,17 +117,18 @@ WARM = """
 import time
 import flambeau as torch
 with torch.trace() as t:
-    begun = time.perf_counter()
     torch.empty(16, 3, 3, 3)
+    begun, made = time.perf_counter(), t.making
+    torch.empty(16, 3, 3, 3)  # which binds: a first call loads nothing
     took = time.perf_counter() - begun
-first, = t.stages
-assert first.host + t.making <= took
-print(first.host / took)
+_, second = t.stages
+assert second.host + t.making - made <= took
+print(second.host / took)
 """
 
 
 def test_the_loading_of_kernels_is_no_lines_cost_either() -> None:
-    """On a machine that has them: what the first call of all loads is not what `empty` costs."""
+    """On a machine that has them: what the first plan that is bound loads is not what `empty` costs."""
     share = [float(subprocess.run([sys.executable, "-c", WARM], capture_output=True, text=True, timeout=120, check=True).stdout) for _ in range(3)]
     assert min(share[1:]) < 0.2, share
 

@@ -218,8 +218,11 @@ def test_the_virtual_clock_is_only_moved_by_cpu_work() -> None:
 
 
 def test_threads_are_kept_apart() -> None:
+    begun = threading.Barrier(4)  # one that has ended would give its lane away
+
     def work() -> None:
         x = torch.ones(3)
+        begun.wait(60)
         for _ in range(20):
             x = x + 1
     with torch.trace() as t:

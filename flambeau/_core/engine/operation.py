@@ -366,7 +366,7 @@ class Operation:
         if learner is not None and not any(isinstance(v, Tensor) and s.kinds[n] == CONSTANT for n, v in zip(s.names(), values, strict=False)):
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
                 learner.keep(values, plan, letters, since)
-        return plan.once(letters, *operands) if isinstance(plan, (Plan, View)) else plan.bind(letters)(*operands)
+        return plan.once(letters)(*operands) if isinstance(plan, (Plan, View)) else plan.bind(letters)(*operands)
 
     def _letters(self, operands: list[Any]) -> str:
         """The roles of what the run of a plan that a body gave is called with: numbers, and tensors in the place of numbers, are in the plan."""
@@ -483,7 +483,8 @@ class Operation:
                 if type(made) in LATER and not again:
                     if key is not None:
                         caches.keep_since(epoch, plans, key, Unbound(partial(made.bind, letters), (plans, key, epoch)))
-                    run = partial(made.once, letters)
+                    with preparing():
+                        run = made.once(letters)
                 else:
                     with preparing():
                         run = made.bind(letters)

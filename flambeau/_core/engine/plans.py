@@ -100,9 +100,9 @@ class Plan:
             run = native(made(roles), False, self.result)
         return run
 
-    def once(self, roles: str, *given: Any) -> Any:
-        """One call, for which nothing is bound."""
-        return self._call(roles)(*given)
+    def once(self, roles: str) -> Callable[..., Any]:
+        """What carries out one call, for which nothing is bound."""
+        return self._call(roles)
 
     @property
     def _taped(self) -> bool:
@@ -209,9 +209,10 @@ class View:
         run = self._call()
         return CALLS.builtin("t" + "x" * (len(roles) - 1), (), (), [Made(VIEW, self.meta, 0, self.offset)], None, run, False)
 
-    def once(self, roles: str, *given: Any) -> Any:
-        """One call, for which nothing is bound."""
-        return self._call()(given[0])
+    def once(self, roles: str) -> Callable[..., Any]:
+        """What carries out one call, for which nothing is bound."""
+        call = self._call()
+        return lambda t, *constants: call(t)
 
     def _call(self) -> Callable[..., Any]:
         """The call in Python."""
@@ -462,9 +463,9 @@ class Written:
         letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], self.numbers)
         return CALLS.builtin(letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, run, True, [(0, 1)])
 
-    def once(self, roles: str, *given: Any) -> Any:
-        """One call, for which nothing is bound."""
-        return self._call(roles)(*given)
+    def once(self, roles: str) -> Callable[..., Any]:
+        """What carries out one call, for which nothing is bound."""
+        return self._call(roles)
 
     def _call(self, roles: str) -> Callable[..., Any]:
         """The call in Python."""
