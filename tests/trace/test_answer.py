@@ -95,7 +95,8 @@ assert all((s.seconds or 0.0) >= 0 for s in t.stages)
 worked = sum(s.host for s in t.stages)
 assert worked + t.making <= took, (worked, t.making, took)
 t.save("page.html")
-y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)  # which binds what comes again
+with torch.trace():  # which binds what comes again
+    y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)
 with torch.trace() as again:
     y = (torch.empty(40, 3).zero_() + 1.5).exp().sum(1).softmax(0)
 assert again.making == 0
