@@ -14,7 +14,6 @@ from ..autograd.mode import _grad
 from ..kernels import native
 from ..kernels.llvm import sequence
 from ..kernels.loops.maps import most_alone
-from ..layout import contiguous_strides
 from ..runtime.device import CPU
 from ..tensor import Meta, meta, new
 from .plans import Plan, recorder
@@ -40,7 +39,7 @@ def kind_of(key: tuple[Any, ...], sizes: int = -1) -> tuple[tuple[Any, ...], tup
     first: Any = None
     for k, part in enumerate(parts):
         if part.__class__ is Meta:
-            if not part.contiguous or 1 in part.shape and part.strides != contiguous_strides(part.shape):  # results have its strides
+            if not part.contiguous or (1 in part.shape and part.strides != layout.contiguous_strides(part.shape)):  # which results may follow
                 return None
             if first is None:
                 if part.sizes is None or part.numel < 2:
@@ -49,12 +48,7 @@ def kind_of(key: tuple[Any, ...], sizes: int = -1) -> tuple[tuple[Any, ...], tup
             elif part is not first and (part.shape != first.shape or part.device is not first.device):
                 return None
             parts[k] = part.dtype
-    return None if first is None or _in_two_orders(first.shape) else (tuple(parts), first.shape, first.numel)
-
-
-def _in_two_orders(shape: tuple[int, ...]) -> bool:
-    """Whether channels outermost and innermost are both dense in this shape, so that only strides tell which results follow."""
-    return len(shape) > 2 and 1 in shape
+    return None if first is None else (tuple(parts), first.shape, first.numel)
 
 
 class Dense:
@@ -129,7 +123,7 @@ def of(plan: Plan | Written, letters: str, shape: tuple[int, ...], count: int, s
     elements.  sized: the shape is not that of operands, which must not be read then."""
     if sized and (type(plan) is not Plan or plan.reads):
         return None
-    if _in_two_orders(shape):
+    if len(shape) in (4, 5) and (shape[1] == 1 or max(shape[2:]) == 1):  # here channels innermost are dense too, and elsewhere they are not
         return None
     if plan.dense is None or type(plan) is Plan and (plan.room is not None or any(m.shape != shape or not m.contiguous for m in plan.outs)):
         return None

@@ -207,7 +207,8 @@ class Pointwise:
         program, convert = self.program(operands, numbers, consts, common, None)
         metas = [x.meta for x in operands if isinstance(x, Tensor)]
         first, dev = metas[0], metas[0].device
-        if first.contiguous and all(m is first or m.contiguous and m.shape == first.shape for m in metas):
+        tensors = len(metas) == len(operands)  # beside a number strides of axes of one element count, as PyTorch broadcasts it
+        if first.contiguous and all(m is first or m.contiguous and m.shape == first.shape for m in metas) and (tensors or 1 not in first.shape):
             shape: tuple[int, ...] = first.shape  # as most calls are
             strides = None
         else:
