@@ -37,7 +37,7 @@ class Compressed(Sparse):
         """Each element that is specified, by coordinates and in the order of the values."""
         ends, minor = self._index
         ops: Any = named
-        major = ops.repeat_interleave(ops.arange(ends.shape[0] - 1, device=ends.device), ends[1:] - ends[:-1])
+        major = _majors(ends)
         rows, columns = [i.to(dtypes.int64) for i in ((minor, major) if self.by_columns else (major, minor))]
         if self.blocksize is not None:
             within = [ops.arange(n, device=ends.device) for n in self.blocksize]
@@ -114,6 +114,12 @@ def _ends(places: Any, count: int) -> Any:
     return ops.cat([ends.new_zeros((1,)), ends])[:count + 1]
 
 
+def _majors(ends: Any) -> Any:
+    """The row (column) of each entry: what `_ends` was made of."""
+    ops: Any = named
+    return ops.repeat_interleave(ops.arange(ends.shape[0] - 1, device=ends.device), ends[1:] - ends[:-1])
+
+
 def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: bool = False) -> Tensor:  # noqa: A002
     """Where each of `size` rows begins (size + 1,), of the sorted rows (nnz,) of entries; int64, or int32."""
     made: Tensor = _ends(input, size).to(dtypes.int32 if out_int32 else dtypes.int64)
@@ -123,7 +129,7 @@ def _convert_indices_from_coo_to_csr(input: Tensor, size: int, *, out_int32: boo
 def _convert_indices_from_csr_to_coo(crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False) -> Tensor:
     """The rows and columns (2, nnz) of entries by compressed rows, columns first when `transpose`; int64, or int32."""
     ops: Any = named
-    rows = ops.repeat_interleave(crow_indices.diff())
+    rows = _majors(crow_indices)
     pair = (col_indices, rows) if transpose else (rows, col_indices)
     made: Tensor = ops.stack([x.to(dtypes.int32 if out_int32 else dtypes.int64) for x in pair])
     return made
