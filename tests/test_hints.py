@@ -15,8 +15,8 @@ MODULES = ("nn", "nn.functional", "nn.init", "nn.utils", "nn.utils.rnn", "optim"
 
 
 def _shown(module):
-    """The classes and functions of a module that are ours, with the constructors of the classes."""
-    for name in dir(module):
+    """The classes and functions of a module that are ours, with the constructors of the classes; names that are served at first use too."""
+    for name in sorted({*dir(module), *getattr(module, "__all__", ())}):
         found = getattr(module, name)
         if (inspect.isclass(found) or inspect.isfunction(found)) and found.__module__.startswith("flambeau") and not name.startswith("_"):
             yield name, found

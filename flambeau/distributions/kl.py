@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable  # programs evaluate these annotations
+from typing import Any, TypeVar
 
 from .._core.errors import warn
 from .distribution import Distribution
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 F = TypeVar("F")
 __all__ = ["kl_divergence", "register_kl"]
