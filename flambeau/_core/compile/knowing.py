@@ -13,9 +13,10 @@ from ..dtypes import dtype
 from ..layout import Size
 from ..runtime.device import device
 from ..tensor import Storage, Tensor
+from .ages import Since
 from .guards import ABSENT, Guards, modes
 from .lenient import Lenient
-from .owners import Living
+from .owners import Living, instances
 from .versions import Marked
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ class Knowing:
         self._modes = modes()
         self._later: Living | None = None
         self.recording.__enter__()
-        self._all = gc.get_objects()
-        self._old_objects = set(map(id, self._all))
-        self._old = {id(t) for t in self._all if issubclass(type(t), Tensor)}  # isinstance would ask objects of all kinds for a `__class__` of their own
+        self._tensors = instances(Tensor)  # kept, so that no place is given to others
+        self._old = set(map(id, self._tensors))
+        self._since = Since()
         for t, _, _ in self._given:
             self.marked.mark(t.store)
         self.versions = {id(s): s.version for s in self.recording.before}
@@ -85,6 +86,7 @@ class Knowing:
             self.taint(f"it raises {kind.__name__}")
         elif not self.off:
             self._end()
+        self._since.close()
         self.marked.release()
         self.recording.close()
         if self._collects:
@@ -93,7 +95,8 @@ class Knowing:
     def release(self) -> None:
         """Lets go of what the function made."""
         self._fresh.clear()
-        self._all = []
+        self._tensors = []
+        self._since.release()
 
     def _end(self) -> None:
         self._check()
@@ -146,7 +149,7 @@ class Knowing:
 
     def is_old_object(self, x: Any) -> bool:
         """Whether an object that Python's collector knows lived before the run."""
-        return id(x) in self._old_objects
+        return not self._since.made(x)
 
     def made_at(self, address: int) -> bool:
         """Whether there is memory that is newer than the run at an address."""

@@ -1,0 +1,41 @@
+"""Which storages live, and whose the memory behind an address is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+from flambeau._core.compile.owners import Living, instances
+from flambeau._core.tensor import Storage
+
+
+def test_instances_are_those_of_derived_classes_too() -> None:
+    class Own(torch.Tensor):
+        pass
+
+    class Twice(Own, torch.nn.Parameter):
+        pass
+    t, p = torch.ones(2), torch.nn.Parameter(torch.ones(2))
+    own, twice = torch.ones(2).as_subclass(Own), torch.ones(2).as_subclass(Twice)
+    found = list(map(id, instances(torch.Tensor)))
+    assert {id(x) for x in (t, p, own, twice)} <= set(found)
+    assert len(found) == len(set(found))
+    assert set(map(id, instances(Own))) == {id(own), id(twice)}
+
+
+def test_classes_and_what_only_names_them_are_no_instances() -> None:
+    named: Any = {"class": Storage, "kind": torch.Tensor}
+    assert not [x for x in instances(Storage) if type(x) is not Storage]
+    assert not [x for x in instances(torch.Tensor) if x is named or isinstance(x, type)]
+
+
+def test_an_address_is_found_in_what_lives() -> None:
+    a, b = torch.ones(5), torch.zeros(7, dtype=torch.int64)
+    living = Living()
+    assert living.find(a.data_ptr()) is a.store
+    assert living.find(a.data_ptr() + 19) is a.store
+    assert living.find(b.data_ptr() + 55) is b.store
+    late = torch.ones(3)
+    assert living.find(late.data_ptr()) is not late.store
+    assert Living([late.store]).find(a.data_ptr()) is None
+    assert list(Living([late.store])) == [late.store]
