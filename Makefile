@@ -4,6 +4,7 @@
 #   make demo     train a small network on handwritten digits and show what it learnt
 #   make test     the whole test suite (no PyTorch needed)
 #   make test-learned  the tests of operations, gradients and modules with every call learned before it is made, and replayed
+#   make test-shuffled  the whole test suite in another order, by a seed that nobody ran: tests that need others before them; SHUFFLE=7 for a seed
 #   make test-forward  the gradient checks of the suite with forward-mode derivatives checked too, and tangents of gradients
 #   make quick    in under a minute: the tests that the working tree's changes touch, ruff on them, the order of the layers
 #   make check    ruff, mypy, the order of the layers, the stubs of generated names, the table of names
@@ -45,8 +46,11 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# Each worker begins with tests that follow one another, and one that has none left takes half of another's rest: what the tests of a file share is made once.
+WORKERS = -n $(JOBS) --dist worksteal
 DEMO ?=
 QUICK ?=
+SHUFFLE ?=
 BENCH ?=
 NAMES ?=
 PYTEST ?=
@@ -65,7 +69,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Kernels of usual programs, made behind the first program, are for users: here they would make measurements worse.
 export FLAMBEAU_WARM := 0
 
-.PHONY: help demo test test-learned test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count calibrate libraries sizes perfetto dist-check fix clean
+.PHONY: help demo test test-learned test-shuffled test-forward quick check generated parity conformance conformance-page names docs fuzz fuzz-fresh accuracy mutants races failures test-slurm guard test-guard bench bench-ops bench-processes test-fake-gpu check-libraries check-cudnn test-gpu gpu-first gpu-again bench-gpu host-cost kernel-report step-count calibrate libraries sizes perfetto dist-check fix clean
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -96,16 +100,19 @@ demo: .venv/.package
 	$(BIN)/flambeau demo $(DEMO)
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --ignore=tests/parity $(PYTEST)
+	$(BIN)/python -m pytest -q $(WORKERS) --ignore=tests/parity $(PYTEST)
 
 test-learned: .venv/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) -p tests._core.engine.learned_at_once tests/_core/ops tests/_core/autograd tests/nn $(PYTEST)
+	$(BIN)/python -m pytest -q $(WORKERS) -p tests._core.engine.learned_at_once tests/_core/ops tests/_core/autograd tests/nn $(PYTEST)
+
+test-shuffled: .venv/.dev
+	$(if $(SHUFFLE),SHUFFLE=$(SHUFFLE) )$(BIN)/python -m pytest -q $(WORKERS) -p tests.shuffled --ignore=tests/parity $(PYTEST)
 
 # The tests of second derivatives read the list of all formulas when they are collected, so they run by themselves.
 test-forward: .venv/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.autograd.forward_checked tests/_core/ops tests/autograd tests/nn -k "grad or deriv or differ" \
+	$(BIN)/python -m pytest -q $(WORKERS) -p tests.autograd.forward_checked tests/_core/ops tests/autograd tests/nn -k "grad or deriv or differ" \
 		--ignore=tests/_core/ops/test_second_derivatives.py --ignore=tests/nn/functional/test_second_derivatives.py $(PYTEST)
-	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.autograd.forward_checked tests/_core/ops/test_second_derivatives.py \
+	$(BIN)/python -m pytest -q $(WORKERS) -p tests.autograd.forward_checked tests/_core/ops/test_second_derivatives.py \
 		tests/nn/functional/test_second_derivatives.py $(PYTEST)
 
 quick: .venv/.dev
@@ -129,7 +136,7 @@ generated: .venv/.dev
 
 parity: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then \
-		$(PARITY)/python -m pytest -q -n $(JOBS) tests/parity $(PYTEST); \
+		$(PARITY)/python -m pytest -q $(WORKERS) tests/parity $(PYTEST); \
 	else echo "parity: skipped, because PyTorch 2.13.0 could not be installed here"; fi
 
 # The instrument lies beside the checkout; where it is absent this says so. The answers to a fixed part of it are kept here, so that no
@@ -155,7 +162,7 @@ names: .venv-parity/.made
 # variable that nobody described.
 docs: .venv/.docs
 	$(BIN)/python tools/reference.py --check
-	$(BIN)/python -m pytest -q -n $(JOBS) tests/test_docs_examples.py tests/test_guide.py tests/test_examples.py tests/test_notebooks.py tests/tools/test_reference.py
+	$(BIN)/python -m pytest -q $(WORKERS) tests/test_docs_examples.py tests/test_guide.py tests/test_examples.py tests/test_notebooks.py tests/tools/test_reference.py
 	$(BIN)/python tools/api_pages.py
 	$(BIN)/mkdocs build
 	$(BIN)/python -m pytest -q tests/tools/test_site.py
@@ -168,7 +175,7 @@ guard: .venv/.dev
 	$(BIN)/python -m tools.fuzz --only guard --fresh $(GUARD)
 
 test-guard: .venv/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) -p tests._core.runtime.guard_pages tests/_core/ops tests/nn $(PYTEST)
+	$(BIN)/python -m pytest -q $(WORKERS) -p tests._core.runtime.guard_pages tests/_core/ops tests/nn $(PYTEST)
 
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \
@@ -225,7 +232,7 @@ bench-ops: .venv-parity/.made
 test-fake-gpu: .venv/.dev
 	@if ! command -v g++ > /dev/null; then echo "test-fake-gpu: skipped, because there is no g++ here"; else \
 		for order in lazy random; do \
-			FAKE_ORDER=$$order $(BIN)/python -m pytest -q -n $(JOBS) -m gpu -p tests._core.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
+			FAKE_ORDER=$$order $(BIN)/python -m pytest -q $(WORKERS) -m gpu -p tests._core.drivers.nvidia.fake_gpu $(PYTEST) || exit 1; done; fi
 
 # All of NVIDIA's libraries lie in an environment of their own: they are large.
 .venv-libraries/.made: pyproject.toml

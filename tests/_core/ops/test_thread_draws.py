@@ -192,17 +192,16 @@ def test_permutations_are_sorted_keys(n: int, seed: int) -> None:
     if bits == 32:  # the sign is one of them
         keys = keys.astype(np.uint32).view(np.int32)
     order = np.argsort(keys, kind="stable")
-    keys, k = keys[order], 0
+    keys = keys[order]
     own = words(seed, np.full(n, (fb.cuda.default_generators[0].get_offset() - 4) // 4, np.uint64), np.arange(n, dtype=np.uint64))[:, 0]
-    while k < n - 1:
-        size = 1
-        while k + size < n and keys[k + size] == keys[k]:
-            size += 1
-        if size == 2 and own[k] % 2 == 0:
-            order[[k, k + 1]] = order[[k + 1, k]]
-        if size < 3:
-            np.testing.assert_array_equal(got[k:k + size], order[k:k + size])
-        k += size
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))  # of equal keys
+    sizes = np.diff(np.append(begins, n))
+    turned = begins[sizes == 2]
+    turned = turned[own[turned] % 2 == 0]
+    order[turned], order[turned + 1] = order[turned + 1], order[turned]
+    known = np.repeat(sizes < 3, sizes)
+    assert known.mean() > 0.9
+    np.testing.assert_array_equal(got[known], order[known])
     assert sorted(got.tolist()) == list(range(n))
     assert fb.randperm(5, device="cuda", dtype=fb.int32).dtype is fb.int32 and fb.randperm(0, device="cuda").shape == (0,)
 
