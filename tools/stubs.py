@@ -137,7 +137,15 @@ FUNCTIONS = {
 def function_stub(name: str, function: Any, row: Row | None, indent: str = "", method: bool = False) -> str:
     if not method and name in FUNCTIONS:
         return FUNCTIONS[name]
-    return f"{indent}def {name}({parameters(function, row, method)}) -> {returns(function, row)}: ...\n"
+    given = parameters(function, row, method)
+    stub = f"{indent}def {name}({given}) -> {returns(function, row)}: ...\n"
+    operation = getattr(function, "__operation__", None)
+    listed = operation and operation.started().signature.listed()
+    if not listed:
+        return stub
+    # what stands in *args may be one sequence by name; only by name, where what else may be given must be named
+    named = stub.replace(f"*{listed}: Any, ", f"{listed}: Sequence[SupportsIndex], *, ").replace(f"*{listed}: Any", f"{listed}: Sequence[SupportsIndex]")
+    return f"{indent}@overload\n{stub}{indent}@overload\n{named}"
 
 
 ATTRIBUTES = {"shape": "Size", "dtype": "_dtype", "device": "_device", "grad": "Tensor | None", "data": "Tensor", "requires_grad": "builtins.bool",

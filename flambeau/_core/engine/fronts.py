@@ -47,8 +47,12 @@ PLAIN_CONSTANTS: set[type] = {str, type(None), dtypes.dtype, devices.device, typ
 _USUAL = frozenset(("input", "self", "other", "target"))  # tensors or numbers, even where the signature leaves their type open
 
 
-# NumPy's names of parameters, and PyTorch's of the same
-BY_NUMPY = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+# NumPy's names of parameters, and PyTorch's of the same; and those that PyTorch has for one of several kinds of argument
+OTHER_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other", "input": "self",
+               "indices": "indices_or_sections", "sections": "indices_or_sections", "tensor_indices_or_sections": "indices_or_sections"}
+
+
+_LISTED = frozenset(("size", "shape", "dims", "repeats"))  # names of *args that PyTorch has for one sequence
 
 
 class _Missing:
@@ -104,6 +108,10 @@ class Signature:
         """The parameters that a plan's key is made of."""
         return (*self.names(), self.rest) if self.rest is not None and self.kinds[self.rest] != OLD else self.names()
 
+    def listed(self) -> str | None:
+        """The name by which what stands in *args may be given as one sequence too: `x.view(2, 3)`, `x.view(size=(2, 3))`."""
+        return self.rest if self.rest in _LISTED else None
+
     def key_parts(self) -> tuple[tuple[str, bool, bool], ...]:
         """For each of those: its kind (or REST), whether it is loose, whether it is seldom given."""
         if self._key_parts is None:
@@ -132,9 +140,16 @@ class Signature:
     def with_numpy(self) -> Signature:
         """This signature, where parameters may be named as NumPy does: from the first of them on, nothing must be given as it stands."""
         required = self.positional[:len(self.positional) - len(self.defaults)]
-        first = next((i for i, n in enumerate(required) if n in BY_NUMPY.values()), len(required))
+        first = next((i for i, n in enumerate(required) if n in OTHER_NAMES.values()), len(required))
         return self._like(Signature(self.positional, self.keyword, (*[MISSING] * (len(required) - first), *self.defaults), self.kwdefaults, self.kinds,
                                     self.rest, self.more))
+
+    def named_as(self, other: Signature) -> Signature:
+        """This signature with another's names of as many positional parameters."""
+        if len(other.positional) != len(self.positional):
+            return self
+        kinds = {theirs: self.kinds[ours] for ours, theirs in zip(self.positional, other.positional, strict=True)}
+        return self._like(Signature(other.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, **kinds}, self.rest, self.more))
 
     def has_default(self, name: str, value: Any) -> bool:
         if name in self.kwdefaults:
@@ -394,10 +409,11 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
 
 
 def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, own_view: bool = False) -> CodeType:
-    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too. learns: it looks
+    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too, as those listed in *args by
+    theirs. learns: it looks
     for a learned plan first. own_view: see `fields`."""
     parameters = list(s.positional)
-    renames = renames and s.more is None and not set(BY_NUMPY.values()).isdisjoint(s.names())
+    renames = s.more is None and ((renames and not set(OTHER_NAMES.values()).isdisjoint(s.names())) or s.listed() is not None)
     first = len(parameters) - len(s.defaults)
     parameters[first:] = [f"{n}=None" for n in parameters[first:]]
     only = [f"{n}=None" if n in s.kwdefaults else n for n in s.keyword] + (["out=None"] if out else [])
@@ -409,11 +425,11 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     if s.more is not None:
         parameters.append("**" + s.more)
     elif renames:
-        parameters.append("**by_numpy")
+        parameters.append("**other_names")
     values = "(" + "".join(f"{n}, " for n in (*s.names(), *filter(None, (s.rest, s.more)))) + ")"
     lines = [f"def call({', '.join(parameters)}):"]
     if renames:
-        lines.append(f"    if by_numpy: return renamed({values}, by_numpy{', out' if out else ''})")
+        lines.append(f"    if other_names: return renamed({values}, other_names{', out' if out else ''})")
     if s.rest is not None and s.kinds[s.rest] == OLD:
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
     if out:

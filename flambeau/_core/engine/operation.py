@@ -402,12 +402,20 @@ class Operation:
                 hooks.no_out_of_duals(self.name)
         return self.out(out, args, kwargs)
 
-    def renamed(self, values: Values, by_numpy: dict[str, Any], out: Any = None) -> Any:
-        """A call with parameters by NumPy's names (`axis`, `keepdims`). Raises TypeError for a name that is none."""
+    def renamed(self, values: Values, other_names: dict[str, Any], out: Any = None) -> Any:
+        """A call with parameters by other names than ours (NumPy's `axis`, `keepdims`, …), or with what else stands in *args as one sequence by its
+        name. Raises TypeError for a name that is none."""
         s = self._signature()
         args, kwargs = s.as_written(values)
-        for name, value in by_numpy.items():
-            ours = fronts.BY_NUMPY.get(name, name)
+        sequence = None
+        if (listed := s.listed()) in other_names:
+            sequence = other_names.pop(listed)
+            if values[len(s.names())]:
+                raise TypeError(f"{self.function.__name__}() got multiple values for argument '{listed}'")
+            if not isinstance(sequence, (*fronts.SEQUENCES,)):
+                raise TypeError(f"{self.function.__name__}(): argument '{listed}' must be tuple of ints, not {type(sequence).__name__}")
+        for name, value in other_names.items():
+            ours = fronts.OTHER_NAMES.get(name, name)
             if ours not in s.names():
                 raise TypeError(f"{self.function.__name__}() got an unexpected keyword argument '{name}'")
             if ours in kwargs or ours in s.positional[:len(args)]:
@@ -415,6 +423,8 @@ class Operation:
             kwargs[ours] = value
         if out is not None:
             kwargs["out"] = out
+        if sequence is not None:  # what stands before *args stands there too
+            args = (*args, *[kwargs.pop(n, s.default(n)) for n in s.positional[len(args):]], sequence)
         return self.direct(*args, **kwargs)
 
     def forgotten(self, values: Values) -> None:

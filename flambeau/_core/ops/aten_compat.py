@@ -73,11 +73,13 @@ def _kept(x: Tensor, mask: Any, indices: Any) -> tuple[Any, ...]:
 
 
 @op(method=False, out=True)
-def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any) -> Any:  # noqa: A002
+def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any, running_mean: Any = None,  # noqa: A002
+                             running_var: Any = None, **named: Any) -> Any:
     """`native_batch_norm` of (running_mean, running_var, training, momentum, eps), or without running statistics."""
     from .normalization import native_batch_norm
-    mean, var, *rest = (None, None, *rest) if len(rest) == 3 else rest  # type: ignore[assignment]
-    return native_batch_norm(input, weight, bias, mean, var, *rest)
+    if len(rest) + len(named) > 3:
+        running_mean, running_var, *rest = rest  # type: ignore[assignment]
+    return native_batch_norm(input, weight, bias, running_mean, running_var, *rest, **named)
 
 
 @op(method=False)

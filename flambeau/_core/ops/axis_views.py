@@ -132,9 +132,9 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
 
 
 @op(batch="along 0", tangent="linear")
-def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """`split` into equal parts whose results may be written to, at the caller's risk, while recording."""
-    return _unsafe(split(tensor, index(split_size), dim), "UnsafeSplitBackward0")
+    return _unsafe(split(input, index(split_size), dim), "UnsafeSplitBackward0")
 
 
 def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
@@ -170,13 +170,8 @@ def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]
 
 
 @op(batch="along 0", tangent="linear")
-def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None,  # noqa: A002
-                 sections: int | None = None) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
     """Views cut at the indices given, or into a number of nearly equal parts."""
-    if indices_or_sections is None:
-        indices_or_sections = indices if indices is not None else sections
-        if indices_or_sections is None:
-            raise TypeError("tensor_split(): one of the arguments 'indices' and 'sections' is missing")
     if not input.meta.shape:
         raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = layout.wrap_dim(dim, len(input.meta.shape))
@@ -450,15 +445,15 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compos
     return Compose(run)
 
 
-def _resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Any:
+def _resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Any:
     """Another shape in place, row-major or in `memory_format`; the storage grows when it must, and new elements are uninitialised.
     A shape that it has already changes nothing, unless a format is given."""
     if self.node is not None:
         raise RuntimeError("cannot resize variables that require grad")
-    return _resized(self, sizes_of("resize_", sizes if size is None else (size,)), memory_format)
+    return _resized(self, sizes_of("resize_", size), memory_format)
 
 
-planned("resize_", _resize_, spaces=(), kinds={"sizes": SIZES}, gives="Tensor")
+planned("resize_", _resize_, spaces=(), kinds={"size": SIZES}, gives="Tensor")
 
 
 def _resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:

@@ -126,27 +126,24 @@ def _requiring(outs: tuple[Tensor, ...]) -> Tensor:
 
 
 def _factory(name: str, value: Any, **fields: Any) -> Any:
-    def make(*sizes: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-             pin_memory: bool = False, memory_format: Any = None, size: Any = None, names: Any = None) -> Any:
+    def make(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+             pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Any:
         if "size" in (names or ()):
             raise TypeError(f"{name}(): named tensors are not supported")
         if layout is not None and str(layout) != "torch.strided":
             if value or str(layout) != "torch.sparse_coo":
                 raise NotImplementedError(f"{name}: layout {layout} is not implemented here, only torch.strided" + ("" if value else " and torch.sparse_coo"))
-            return Compose(lambda *given: _nothing_at(_shape(name, sizes if size is None else (size,)), dtype, device, requires_grad))
-        if size is not None:
-            return direct(size, out=out, dtype=dtype, device=device, requires_grad=requires_grad, pin_memory=pin_memory, memory_format=memory_format)
+            return Compose(lambda *given: _nothing_at(_shape(name, size), dtype, device, requires_grad))
         if out is not None:
-            return _make(_shape(name, sizes), value, dtype or out.meta.dtype, out.meta.device, out, requires_grad, memory_format)
+            return _make(_shape(name, size), value, dtype or out.meta.dtype, out.meta.device, out, requires_grad, memory_format)
         d, dev = _options(dtype, device)
-        shape = _shape(name, sizes)
+        shape = _shape(name, size)
         strides = None if memory_format is None else strides_for(shape, _dense(shape), memory_format)
         return _filled(meta(shape, strides, d, dev), value, requires_grad, pin_memory, True)
     make.__signature__ = _SIZED  # type: ignore[attr-defined]
     make.__doc__ = (f"A tensor of a size (ints or one sequence), "
                     f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
-    direct = _registered(name, make, {"sizes": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE}, **fields)
-    return direct
+    return _registered(name, make, {"size": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE}, **fields)
 
 
 def _nothing_at(shape: tuple[int, ...], d: Any, dev: Any, requires_grad: bool) -> Any:
@@ -222,17 +219,16 @@ def _like(name: str, value: Any, **fields: Any) -> Any:
     make.__doc__ = f"`{name.split('_')[0]}` with the shape, type, device and layout of `input` unless given."
     direct = _registered(name, make, {"device": PLACE}, **fields)
 
-    def new_one(self: Tensor, *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-                pin_memory: bool = False, size: Any = None) -> Any:
-        if size is not None or (dtype is not None and not isinstance(dtype, dtype_class)):
-            return new_direct(self, *(sizes if size is None else (size,)), dtype=None if dtype is None else dtypes.settled(dtype), device=device,
-                              requires_grad=requires_grad, pin_memory=pin_memory)
-        m = meta(_shape(named, sizes), None, dtype or self.meta.dtype, self.meta.device if device is None else resolve(device))
+    def new_one(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+                pin_memory: bool = False) -> Any:
+        if dtype is not None and not isinstance(dtype, dtype_class):
+            return new_direct(self, *size, dtype=dtypes.settled(dtype), device=device, requires_grad=requires_grad, pin_memory=pin_memory)
+        m = meta(_shape(named, size), None, dtype or self.meta.dtype, self.meta.device if device is None else resolve(device))
         return _filled(m, value, requires_grad, pin_memory, True)
     named = "new_" + name.split("_")[0]
     new_one.__name__ = new_one.__qualname__ = named
     new_one.__doc__ = f"`{name.split('_')[0]}` of a size, with this tensor's type and device unless given."
-    new_direct = planned(named, new_one, spaces=(), kinds={"sizes": SIZES, "device": PLACE}, gives="Tensor", **fields).__operation__.started().direct
+    new_direct = planned(named, new_one, spaces=(), kinds={"size": SIZES, "device": PLACE}, gives="Tensor", **fields).__operation__.started().direct
     return direct
 
 

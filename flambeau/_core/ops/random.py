@@ -53,11 +53,7 @@ generators.Generator.set_state = _set_state
 # ------------------------------------------------------------------------------------------------------------- factories
 def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
     def make(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, pin_memory: bool = False, names: Any = None, **kwargs: Any) -> Tensor:
-        if "size" in kwargs:
-            size = (kwargs.pop("size"),)
-        if kwargs:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(kwargs))}'")
+             requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:
         if out is not None:
             t = outputs.to_fill(name, out, _shape(name, size))
         else:

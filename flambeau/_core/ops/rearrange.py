@@ -231,9 +231,8 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------------- flips and rolls
 @op(tangent="linear", batch="order")
-def flip(input: Tensor, *given_dims: Any, dims: Any = None) -> Tensor:  # noqa: A002
+def flip(input: Tensor, *dims: Any) -> Tensor:  # noqa: A002
     """A copy with axes reversed.  Raises TypeError where no list of axes is given, RuntimeError for an axis that is given twice."""
-    dims = given_dims if dims is None else (dims,)
     if not dims:
         raise TypeError('flip() missing 1 required positional arguments: "dims"')
     given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
@@ -373,9 +372,9 @@ def _pad_back(node: Any, g: Tensor) -> Any:
 
 # ----------------------------------------------------------------------------------------------------------------- repeats
 @op(spaces=(), tangent="linear", batch="sizes")
-def repeat(self: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
+def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A copy repeated along each axis (new leading axes where there are more sizes than axes)."""
-    times = sizes_of("repeat", sizes if repeats is None else (repeats,))
+    times = sizes_of("repeat", repeats)
     n = len(self.meta.shape)
     if len(times) < n:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")

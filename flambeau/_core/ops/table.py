@@ -120,7 +120,8 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
             whole = made if callable(inplace) else function
-            made = Operation(named + "_", made, learns=learns, signature=Signature.of(made).with_old() if named in OLD_ORDER else None,
+            written = Signature.of(made).named_as(Signature.of(function))
+            made = Operation(named + "_", made, learns=learns, signature=written.with_old() if named in OLD_ORDER else written,
                              renames=final.__operation__.renames).function
             made.__doc__ = made.__doc__ or f"`{named}`, in place."
             made.__signature__ = _shown(lambda: inspect.signature(whole))
@@ -141,6 +142,7 @@ def planned(name: str, plan: Callable[..., Any], *, inplace: Callable[..., Any] 
     has(name, **fields)
     if gives:
         plan.__annotations__["return"] = gives
+    renames = renames and (out is not None or "torch" in spaces)  # methods have no name for what they are called on
     made = Operation(name, plan, planned=True, out=out, signature=signature, kinds=kinds, renames=renames)
     made.function.__signature__ = _shown(lambda: _plus_out(inspect.signature(plan)) if out is not None else inspect.signature(plan))
     written = None

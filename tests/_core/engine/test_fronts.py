@@ -323,3 +323,34 @@ def test_a_call_that_warns_is_one_builtin() -> None:
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="range is deprecated"):
             torch.range(0, 3)
+
+
+def test_what_stands_in_args_may_be_named_as_one_sequence() -> None:
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    a = x.numpy()
+    for made, want in ((x.view(size=(6, 4)), a.reshape(6, 4)), (x.reshape(shape=[4, 6]), a.reshape(4, 6)), (x.permute(dims=(2, 0, 1)), a.transpose(2, 0, 1)),
+                       (torch.permute(input=x, dims=(1, 0, 2)), a.transpose(1, 0, 2)), (x.expand(size=(2, -1, 3, 4)), np.broadcast_to(a, (2, 2, 3, 4))),
+                       (x.flip(dims=[0]), a[::-1]), (x.repeat(repeats=(1, 2, 1)), np.tile(a, (1, 2, 1))), (torch.tile(input=x, dims=(2,)), np.tile(a, 2)),
+                       (x[:1].sum_to_size(size=(3, 4)), a[0]), (torch.zeros(size=(2, 0)), np.zeros((2, 0))), (x.new_ones(size=[3]), np.ones(3)),
+                       (torch.view_copy(size=(24,), input=x), a.reshape(24)), (torch.ones(3, 2).resize_(size=(2, 3)), np.ones((2, 3)))):
+        np.testing.assert_array_equal(made.numpy(), want)
+    assert torch.rand(size=(2, 3)).shape == (2, 3) and torch.empty(size=torch.Size([4]), dtype=torch.int8).shape == (4,)
+    for wrong, message in ((lambda: x.reshape(6, shape=(4,)), "multiple values for argument 'shape'"),
+                           (lambda: torch.zeros(size=3), "must be tuple of ints, not int"),
+                           (lambda: x.view(sizes=(24,)), "unexpected keyword argument 'sizes'"), (lambda: torch.reshape(shape=(24,)), 'missing 1 .*"input"'),
+                           (lambda: torch.rand(2, size=(3,)), "multiple values for argument 'size'")):
+        with pytest.raises(TypeError, match=message):
+            wrong()
+
+
+def test_other_names_of_parameters() -> None:
+    x, y = torch.arange(12.0).reshape(3, 4), torch.ones(3, 3)
+    for named in ({"sections": 2}, {"indices": [2]}, {"indices_or_sections": 2}):
+        for parts in (x.hsplit(**named), torch.hsplit(input=x, **named)):
+            assert [p.tolist() for p in parts] == [x[:, :2].tolist(), x[:, 2:].tolist()]
+    assert [p.shape for p in x.tensor_split(tensor_indices_or_sections=torch.tensor([1]))] == [(1, 4), (2, 4)]
+    np.testing.assert_array_equal(y.clone().addmm_(mat1=x, mat2=x.t(), beta=2).numpy(), 2 + x.numpy() @ x.numpy().T)
+    with pytest.raises(TypeError, match="multiple values for argument 'indices_or_sections'"):
+        x.hsplit(2, sections=2)
+    with pytest.raises(TypeError, match='missing 1 required .*"indices_or_sections"'):
+        x.hsplit()
