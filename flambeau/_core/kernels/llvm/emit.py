@@ -127,6 +127,8 @@ class Emitter:
         self.current = "entry"  # the label of the block being written, which phi nodes name
         self.count = 0
         self._memo: dict[str, str] = {}
+        self._counted: dict[str, str] = {}  # how many lanes a mask has, the first ones
+        self._aside = 0  # bytes of memory for a vector that is read or written in part
 
     def fresh(self, stem: str = "v") -> str:
         self.count += 1
@@ -211,6 +213,8 @@ class Emitter:
         self.start(on)
 
     def finish(self, attributes: str = "#0") -> None:
+        if self._aside:
+            self.lines.insert(1, f"  %aside = alloca [{self._aside} x i8], align 64")
         self.module.functions.append(f"define {self.head} {attributes} {{\n" + "\n".join(self.lines) + "\n}")
 
     # addresses and i64 arithmetic -----------------------------------------------------------------------------------
@@ -266,9 +270,12 @@ class Emitter:
         if lanes == 1:
             return self.op(f"icmp sgt i64 {n}, 0")
         # compared in 32 bits: n is at most `lanes` wherever a mask is of use
-        small = self.op(f"trunc i64 {self.smaller(n, str(lanes))} to i32")
+        count = self.smaller(n, str(lanes))
+        small = self.op(f"trunc i64 {count} to i32")
         numbers = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
-        return self.op(f"icmp slt <{lanes} x i32> {numbers}, {self.broadcast(small, 'i32', lanes)}")
+        mask = self.op(f"icmp slt <{lanes} x i32> {numbers}, {self.broadcast(small, 'i32', lanes)}")
+        self._counted[mask] = count
+        return mask
 
     # memory ---------------------------------------------------------------------------------------------------------
     def load(self, d: dtype, lanes: int, address: str, mask: str | None = None) -> str:
@@ -281,9 +288,25 @@ class Emitter:
         return self.from_memory(v, d, lanes)
 
     def _masked_load(self, t: str, element: str, lanes: int, align: int, address: str, mask: str) -> str:
+        nbytes = self._copied(mask, lanes, align)
+        if nbytes:
+            self.line(f"store {t} zeroinitializer, ptr %aside, align 64")
+            self.call("memcpy", "ptr", ("ptr", "%aside"), ("ptr", address), ("i64", nbytes))
+            return self.op(f"load {t}, ptr %aside, align 64")
         name = f"llvm.masked.load.{suffix(element, lanes)}.p0"
         return self.call(name, t, ("ptr", address), ("i32 immarg", str(align)), (vec("i1", lanes), mask),
                          (t, "zeroinitializer"))
+
+    def _copied(self, mask: str, lanes: int, itemsize: int) -> str:
+        """The bytes of a vector's first lanes where they are copied by way of memory; empty where an instruction takes the mask.
+
+        Without masks of bytes and 16-bit words each lane would be a branch of its own: the code of a page, and slower.
+        """
+        count = self._counted.get(mask)
+        if count is None or itemsize > 2 or self.module.masks:
+            return ""
+        self._aside = max(self._aside, lanes * itemsize)
+        return self.mul(count, str(itemsize))
 
     def load_each(self, d: dtype, lanes: int, address: str, offsets: str, mask: str | None = None) -> str:
         """The elements at `address` + offsets[lane] bytes."""
@@ -340,7 +363,11 @@ class Emitter:
         """Neighbouring elements to `address`; streaming: past the caches (the address is aligned to the vector)."""
         element, v = base_memory(d), self.to_memory(value, d, lanes)
         t = vec(element, lanes)
-        if mask is not None:
+        nbytes = self._copied(mask, lanes, d.itemsize) if mask is not None else ""
+        if nbytes:
+            self.line(f"store {t} {v}, ptr %aside, align 64")
+            self.call("memcpy", "ptr", ("ptr", address), ("ptr", "%aside"), ("i64", nbytes))
+        elif mask is not None:
             self.call(f"llvm.masked.store.{suffix(element, lanes)}.p0", "void", (t, v), ("ptr", address),
                       ("i32 immarg", str(d.itemsize)), (vec("i1", lanes), mask))
         elif streaming:
