@@ -88,13 +88,14 @@ static thread_local int current = -1;
 
 static double now() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e3 + t.tv_nsec * 1e-6; }
 
+static const ptrdiff_t HUGE_PAGE = 2 << 20;
 struct Open {  // device memory can be touched while one of these lives
   static inline int depth = 0;
   Open() { if (depth++ == 0) protect(PROT_READ | PROT_WRITE); }
   ~Open() { if (--depth == 0) protect(PROT_NONE); }
   static void protect(int how) { for (auto &d : devices) if (d.low && !d.blocks.empty()) {
     char *end = d.blocks.rbegin()->first + d.blocks.rbegin()->second;
-    mprotect(d.low, ((end - d.low) + 4095) & ~4095ull, how); } }
+    mprotect(d.low, ((end - d.low) + HUGE_PAGE - 1) & -HUGE_PAGE, how); } }  // whole pages of the large kind, or they would be split
 };
 
 struct Pool { int device; uint64_t threshold = 0; std::set<int> reached; };
@@ -247,7 +248,8 @@ EXPORT int cuInit(unsigned) {
   for (auto &d : devices) {
     d.span = 2 * capacity + (64 << 20);
     d.low = (char *)mmap(nullptr, d.span + (2 << 20), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    d.low = (char *)(((uintptr_t)d.low + (2 << 20) - 1) & -(uintptr_t)(2 << 20));
+    d.low = (char *)(((uintptr_t)d.low + HUGE_PAGE - 1) & -(uintptr_t)HUGE_PAGE);
+    madvise(d.low, d.span, MADV_HUGEPAGE);  // each launch opens the memory and closes it, which takes its time by the page
   }
   return OK;
 }
@@ -296,13 +298,12 @@ static char *place(Device &d, size_t size) {
 static void open_block(Device &d, char *at, size_t size) {
   d.blocks[at] = size;
   Open open;
-  mprotect(at, size, PROT_READ | PROT_WRITE);
+  if (Open::depth > 1) Open::protect(PROT_READ | PROT_WRITE);
   memset(at, 0xff, std::min(size, (size_t)1 << 20));  // floats start as NaN
 }
 static void close_block(Device &d, char *at) {
   size_t size = d.blocks[at];
   madvise(at, size, MADV_DONTNEED);
-  mprotect(at, size, PROT_NONE);
   d.blocks.erase(at);
 }
 EXPORT int cuMemPoolCreate(void **p, const int *props) {
