@@ -66,6 +66,43 @@ def test_a_notebook_runs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_a_kernel_of_jupyter_shows_it(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` installs what this needs: a real kernel, and a client that gets the messages that a browser would."""
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed: make docs")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed: make docs")
+    from nbformat import read
+
+    messages: list[tuple[int, str, str]] = []  # of which cell, what kind, what is shown
+
+    class Client(nbclient.NotebookClient):  # type: ignore[misc, name-defined]
+        def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+            if "data" in msg["content"]:
+                messages.append((cell_index, msg["msg_type"], msg["content"]["data"].get("text/html", "")))
+            return super().process_message(msg, cell, cell_index)
+
+    folder = tmp_path / "kernels" / "flambeau"  # a kernel of this Python, whatever the machine knows as python3
+    folder.mkdir(parents=True)
+    folder.joinpath("kernel.json").write_text(json.dumps({"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                                                          "display_name": "Flambeau", "language": "python"}), "utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = read(path, as_version=4)
+    Client(notebook, kernel_name="flambeau", timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()  # raises where a cell does
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type != "code":
+            continue
+        mine = [(kind, html) for which, kind, html in messages if which == number]
+        if "Progress(" in cell.source:
+            # a bar is shown once, and then moved in its place while the work goes on
+            assert [kind for kind, _ in mine].count("display_data") == 1 and {kind for kind, _ in mine[1:]} == {"update_display_data"}
+            parts = [float(re.search(r'aria-valuenow="([\d.]+)"', html)[1]) for _, html in mine]  # type: ignore[index]
+            assert len(parts) > 5 and parts == sorted(parts) and parts[0] == 0 and parts[-1] == 12
+        else:
+            assert [kind for kind, _ in mine] == ["execute_result"] and mine[0][1].startswith("<"), cell.source
+        assert not any(o.output_type == "stream" for o in cell.outputs), cell.outputs
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
 def test_a_notebook_is_kept_without_outputs(path: Path) -> None:
     whole = json.loads(path.read_text("utf-8"))
     assert whole["nbformat"] == 4 and whole["metadata"]["language_info"] == {"name": "python"}

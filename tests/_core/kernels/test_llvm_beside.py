@@ -114,6 +114,29 @@ def test_a_process_that_died_costs_only_the_good_code(tmp_path: Path, one_step: 
     assert told["waited"] and told["turned"] == 0 and told["first"] == told["again"] == one_step["first"]
 
 
+def test_a_program_that_closes_what_it_does_not_know_keeps_its_own_sockets(tmp_path: Path) -> None:
+    after = """
+if not beside._compilers:
+    raise SystemExit("no compiler")
+os.closerange(3, 200)
+mine = []
+while not mine or mine[-1].fileno() < 60:  # over the numbers that were in use
+    mine += socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+for s in mine:
+    s.setblocking(False)
+before = beside.quick
+told["sum"] = torch.linspace(0, 1, 7).cosh().log1p().sum().item()
+told["quick"] -= before != beside.quick
+for s in mine:
+    try:
+        raise SystemExit(s.recv(100))
+    except BlockingIOError:
+        pass
+"""
+    told = run(tmp_path, BEFORE="import socket", AFTER=after)
+    assert told["quick"] == told["turned"] > 20 and told["sum"] > 0
+
+
 def test_a_forked_child_makes_its_kernels_in_one_step(tmp_path: Path) -> None:
     after = """
 pid = os.fork()

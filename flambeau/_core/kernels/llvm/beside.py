@@ -48,7 +48,7 @@ class _Compiler:
     """A process that makes good code: datagrams of names and texts go to it, names of what it has kept come back."""
 
     def __init__(self, line: socket.socket) -> None:
-        self.line = line
+        self.line, self.which = line, _which(line)
         self.waiting: dict[str, tuple[dict[str, int], dict[str, int]]] = {}  # words of the jumps, and variables, by the entry's name
         self.thread: threading.Thread | None = None
 
@@ -57,6 +57,7 @@ class _Compiler:
         with _lock:
             self.waiting[name] = words, variables
             try:
+                self._look()
                 self.line.send(zlib.compress(f"{name}\n{ir}".encode(), 1), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except OSError:
                 del self.waiting[name]
@@ -66,10 +67,17 @@ class _Compiler:
                 self.thread.start()
         return True
 
+    def _look(self) -> None:
+        """Raises OSError where the program closed all descriptors that it did not know: the number may be another file's by now."""
+        if self.which != _which(self.line):
+            self.line.detach()
+            raise OSError("the line to the compiler was closed")
+
     def _listen(self) -> None:
         """Until nothing is waited for; whatever a process that died did not make stays as it is."""
         while True:
             try:
+                self._look()
                 name = self.line.recv(256).decode()
             except OSError:
                 name = ""
@@ -83,6 +91,11 @@ class _Compiler:
                 if not self.waiting:
                     self.thread = None
                     return
+
+
+def _which(line: socket.socket) -> tuple[int, int]:
+    s = os.fstat(line.fileno())
+    return s.st_dev, s.st_ino
 
 
 def functions(ir: str, names: tuple[str, ...], name: str, compile_quickly: Callable[[str], bytes]) -> dict[str, int] | None:
