@@ -179,7 +179,7 @@ class Usual:
                  for n, kind in s.kinds.items()}
         self.least = tuple([least[n] for n in (*s.names(), *([s.rest] if s.rest is not None else []))])
         self.least_of_key = (*[least[n] for n in s.keyed() if n not in seldom], *([0] if seldom else []), *([0] if s.more is not None else []))
-        self._never, self._dtype = not plainly, s.names().index("dtype") if s.kinds.get("dtype") == CONSTANT else -1
+        self._never, self._dtype = not plainly and self.sizes < 0 or s.more is not None, s.names().index("dtype") if s.kinds.get("dtype") == CONSTANT else -1
 
     def keyed(self, values: Values) -> bool:
         """Whether the front's key of these arguments is the one that a plan is kept by: no tensor is in it, and no number is a tensor."""
@@ -192,6 +192,11 @@ class Usual:
             v = values[i]
             if v.__class__ not in _SINGLE and not _constant(v):
                 return False
+        if self.sizes >= 0:
+            sizes = values[-1]
+            if len(sizes) == 1 and sizes[0].__class__ in SEQUENCES:
+                sizes = sizes[0]
+            return bool(sizes) and all(x.__class__ is int for x in sizes)
         return True
 
 
