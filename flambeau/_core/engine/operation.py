@@ -193,9 +193,8 @@ class Usual:
             if v.__class__ not in _SINGLE and not _constant(v):
                 return False
         if self.sizes >= 0:
-            sizes = values[-1]
-            if len(sizes) == 1 and sizes[0].__class__ in SEQUENCES:
-                sizes = sizes[0]
+            given: tuple[Any, ...] = values[-1]
+            sizes: Any = given[0] if len(given) == 1 and type(given[0]) in SEQUENCES else given
             return bool(sizes) and all(x.__class__ is int for x in sizes)
         return True
 
