@@ -44,6 +44,7 @@ def alike(make, seeds=(0, 5), times=TIMES):
 FLOAT_DRAWS = {
     "rand": lambda t, n, d: t.rand(n, dtype=d), "randn": lambda t, n, d: t.randn(n, dtype=d),
     "uniform_": lambda t, n, d: t.empty(n, dtype=d).uniform_(-2.5, 7.3),
+    "uniform_ between numbers that no type has": lambda t, n, d: t.empty(n, dtype=d).uniform_(-1 / 3, 1 / 7),
     "normal_": lambda t, n, d: t.empty(n, dtype=d).normal_(-2.5, 7.3), "bernoulli_": lambda t, n, d: t.empty(n, dtype=d).bernoulli_(0.3),
     "exponential_": lambda t, n, d: t.empty(n, dtype=d).exponential_(2.3), "geometric_": lambda t, n, d: t.empty(n, dtype=d).geometric_(0.3),
     "cauchy_": lambda t, n, d: t.empty(n, dtype=d).cauchy_(0.3, 2.0), "log_normal_": lambda t, n, d: t.empty(n, dtype=d).log_normal_(0.3, 0.5),

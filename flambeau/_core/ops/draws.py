@@ -239,7 +239,7 @@ def _bounds(m: Meta, low: float, high: float) -> Kind:
     a, b = np.float32(low), np.float32(high)
     if m.dtype is float32:
         return "uniform", (float(a), float(b - a), float(b))
-    return "uniform", (_rounded(low, m.dtype), float(b - a), _rounded(high, m.dtype))
+    return "uniform", (float(a), float(b - a), _rounded(high, m.dtype))  # what is rounded up to the end is the beginning
 
 
 def _rounded(x: float, d: dtype_class) -> float:
