@@ -172,9 +172,9 @@ def _kernels() -> str:
 def _openblas() -> str:
     if util.find_spec("scipy_openblas64") is None:
         return "NumPy (scipy-openblas64 is not installed)"
-    import scipy_openblas64
+    from flambeau._core.drivers.cpu import blas
 
-    configuration = str(scipy_openblas64.get_openblas_config())
+    configuration = blas.configuration()
     return f"{configuration.split(' NO_')[0]} ({configuration.split()[-2] if ' ' in configuration else 'unknown'} code)"
 
 

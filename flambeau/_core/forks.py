@@ -81,7 +81,7 @@ def _before() -> None:
         time.sleep(0.001)
 
 
-_NEEDED = frozenset((__name__.partition(".")[0], "numpy", "llvmlite", "scipy_openblas64", "ctypes", "importlib", "inspect", "platform", "warnings"))
+_NEEDED = frozenset((__name__.partition(".")[0], "numpy", "llvmlite", "ctypes", "importlib", "inspect", "platform", "warnings"))
 
 
 def _after() -> None:

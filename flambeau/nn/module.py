@@ -82,6 +82,14 @@ class Module(Stateful):
     _backward_hooks: dict[int, Any]
     _backward_pre_hooks: dict[int, Any]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # PyTorch's functions that are builtins do not become methods of a class that keeps them: `conv = torch.conv2d`, then `self.conv(x, weight)`
+        for name, value in tuple(vars(cls).items()):
+            operation = getattr(value, "__operation__", None)
+            if operation is not None and operation.renames and operation.function is value:
+                setattr(cls, name, staticmethod(value))
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
             given = f"{len(args)} positional and {len(kwargs)} keyword arguments"

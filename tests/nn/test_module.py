@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections import OrderedDict
 
 import numpy as np
@@ -78,6 +79,26 @@ def test_bad_names(name, error):
 def test_missing_attribute_is_named():
     with pytest.raises(AttributeError, match="'Net' object has no attribute 'nothing'"):
         _ = Net().nothing
+
+
+def test_operations_kept_by_a_class_are_no_methods():
+    class Net(nn.Module):
+        act, conv, product = flambeau.tanh, flambeau.conv2d, staticmethod(flambeau.matmul)
+
+        def forward(self, x, weight):
+            return self.act(self.conv(x, weight=weight, padding=1)), self.product(x, x)
+
+    x, weight = flambeau.randn(1, 1, 4, 4), flambeau.randn(2, 1, 3, 3)
+    made, squared = Net()(x, weight)
+    assert made.equal(flambeau.tanh(flambeau.conv2d(x, weight, padding=1))) and squared.equal(x @ x) and Net.act is flambeau.tanh
+
+    class Own(Net):
+        @functools.wraps(flambeau.tanh)
+        def act(self, x):
+            return x, self
+
+    own = Own()
+    assert own.act(x) == (x, own)
 
 
 def test_state_dict_round_trip_and_metadata():

@@ -10,6 +10,7 @@ import ctypes
 import glob
 import os
 import struct
+from importlib import util
 from typing import TYPE_CHECKING, Any
 
 from ... import forks
@@ -30,11 +31,12 @@ def library() -> Any:
     if _lib is None:
         with _lock:
             if _lib is None:
-                try:
-                    import scipy_openblas64
-                except ImportError as error:
-                    raise ImportError("matrix products need the package scipy-openblas64 (pip install scipy-openblas64)") from error
-                folder = scipy_openblas64.get_lib_dir()
+                spec = util.find_spec("scipy_openblas64")
+                if spec is None or spec.origin is None:
+                    raise ImportError("matrix products need the package scipy-openblas64 (pip install scipy-openblas64)")
+                # not imported: the package loads its library for all to see, where the helpers of its LAPACK, which count in 64 bits, take the place
+                # of those of the same name in SciPy's, which count in 32 (float32 sizes of workspaces were then 2^34 and up)
+                folder = os.path.join(os.path.dirname(spec.origin), "lib")
                 found = glob.glob(os.path.join(folder, "libscipy_openblas64_.*"))
                 if not found:
                     raise ImportError(f"scipy-openblas64 is installed but holds no library in {folder}")
@@ -44,11 +46,16 @@ def library() -> Any:
     return _lib
 
 
-def version() -> str:
-    """OpenBLAS's own description of its version and kernels."""
+def configuration() -> str:
+    """OpenBLAS's own description of its version, how it was built and whose kernels it has chosen."""
     get = library().scipy_openblas_get_config64_
     get.restype = ctypes.c_char_p
-    return str(get().decode().split()[1])
+    return str(get().decode())
+
+
+def version() -> str:
+    """OpenBLAS's version."""
+    return configuration().split()[1]
 
 
 def address(name: str) -> int:

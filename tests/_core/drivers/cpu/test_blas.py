@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,3 +48,23 @@ def test_tiles_are_chosen_by_the_sizes_alone() -> None:
     for longest in (100, 513, 5000, 100_000):
         length, along = blas._tiling(8, longest, 4000)
         assert along and length <= longest and -(-longest // length) <= 64
+
+
+def test_the_library_is_its_own_and_leaves_scipy_s_as_it_is() -> None:
+    """Loaded for all to see, its LAPACK's helpers with 64-bit counts took the place of SciPy's, whose sizes of workspaces were then wrong."""
+    program = """
+import sys
+import flambeau as torch
+a = torch.eye(3) + 1
+(a @ a).inverse(), torch.linalg.svd(a), torch.linalg.lstsq(a, a)
+assert "scipy_openblas64" not in sys.modules
+from flambeau import inventory
+inventory.collect()
+import numpy as np
+import scipy.linalg
+from scipy.linalg.lapack import sgelsd_lwork, sgesvd_lwork
+x = np.random.default_rng(0).random((25, 4), np.float32)
+print(sgelsd_lwork(25, 4, 1, -1.0)[0] < 1e6, sgesvd_lwork(25, 4)[0].real < 1e6, np.allclose(scipy.linalg.lstsq(x, x @ x[:4])[0], x[:4], atol=1e-3))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout.split() == ["True"] * 3, run.stderr
