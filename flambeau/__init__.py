@@ -152,15 +152,10 @@ def _many_made() -> None:
     behind.start()
 
 
-def _compilers() -> list[Any]:
-    from .warm import behind
-    return behind.compilers()
-
-
 if "FLAMBEAU_SMI" in _os.environ:
     from ._core.runtime import publishing as _publishing  # noqa: F401 (it begins when a GPU is used)
 
-_hooks.provide(vmap=lambda f: __getattr__("vmap")(f), aten=_aten, many_made=_many_made, compilers=_compilers)
+_hooks.provide(vmap=lambda f: __getattr__("vmap")(f), aten=_aten, many_made=_many_made)
 
 
 def __dir__() -> list[str]:

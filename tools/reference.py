@@ -31,8 +31,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "FLAMBEAU_CPU": ("this CPU", "The CPU that kernels are made for, by LLVM's name."),
     "FLAMBEAU_CACHE_DIR": ("`flambeau` in the user's cache folder", "Where compiled kernels are kept."),
     "FLAMBEAU_WARM": ("once a version", "Whether the first program that makes kernels has those of usual programs made behind it, by processes of the lowest "
-                                        "priority, and any program the careful code of its own beside it. 0: never. 1: in tests and CI, among ranks, in batch "
-                                        "jobs and with `FLAMBEAU_CACHE_DIR` too."),
+                                        "priority. 0: never. 1: in tests and CI, among ranks, in batch jobs and with `FLAMBEAU_CACHE_DIR` too."),
     "FLAMBEAU_ONEDNN": ("the package onednn-cpu-gomp", "A file of the oneDNN library, or nothing to use none."),
     "FLAMBEAU_PROVENANCE": ("0", "1: each tensor remembers the line that made it, and errors name that line."),
     "FLAMBEAU_LEDGER": ("0", "1: prints at the end what moved between devices, by line."),

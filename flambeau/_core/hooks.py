@@ -63,7 +63,6 @@ optimized: Callable[[Any], Any] = lambda model: model  # noqa: E731 (a Module wi
 
 # of `warm`
 many_made: Callable[[], None] = lambda: None  # noqa: E731 (told once a process that has made many kernels itself)
-compilers: Callable[[], list[Any]] = list  # (starts processes that make kernels beside this one; sockets to them)
 
 # of `func`
 vmap = _nobody("vmap")

@@ -17,12 +17,10 @@ from .._core.kernels import cache
 from .._core.kernels.llvm import compile as compiler
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
 
 FIRST = ("mlp", "images", "tensors", "optimizers", "language", "recurrent", "transformers", "residual", "pictures", "narrow")  # the commonest first
 TRIES = 3  # attempts that did not come to their end, since the machine was switched off or a program failed
-_ROOM = 1 << 22  # bytes that may be on their way to a process that is not yet listening
 SECONDS_OF_CPU, SECONDS = 120, 3600  # of each process; of one group of programs on a busy machine
 _DONE = b"done"
 _KEPT = frozenset(("FLAMBEAU_CACHE_DIR", "FLAMBEAU_CPU", "FLAMBEAU_ONEDNN"))  # what decides which kernels are made, and where they lie
@@ -88,29 +86,6 @@ def start(groups: Sequence[str] = ()) -> bool:
     except (OSError, subprocess.SubprocessError):
         return False
     return True
-
-
-def compilers() -> list[socket.socket]:
-    """Starts the processes that make this program's kernels well, beside it; lines to them.  Empty where nothing may be started.
-
-    Their priority is a little lower than the program's: on a busy machine it goes on first, but it is to have what they make soon.
-    """
-    if why_not() or _cores() < 2 or not compiler.is_x86() or sys.platform != "linux":
-        return []
-    import socket
-    import subprocess
-    lines: list[socket.socket] = []
-    try:
-        for _ in range(min(4, _cores() - 1)):
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
-                subprocess.run(["/bin/sh", "-c", 'exec 3<&0; "$@" <&3 &', "sh", *python("--beside")], stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True, cwd="/", env=environment(), check=True, timeout=5)
-            lines.append(ours)
-    except (OSError, subprocess.SubprocessError):
-        pass
-    return lines
 
 
 def work(groups: Sequence[str] = ()) -> int:

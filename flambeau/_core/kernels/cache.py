@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 import time
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from .. import hooks
 
@@ -76,16 +76,8 @@ def key(*parts: str) -> str:
     return h.hexdigest()
 
 
-@overload
-def get(name: str, make: Callable[[], bytes]) -> bytes: ...
-
-
-@overload
-def get(name: str, make: Callable[[], bytes | None]) -> bytes | None: ...
-
-
-def get(name: str, make: Callable[[], bytes | None]) -> bytes | None:
-    """An entry; or what `make` gives, which is kept from then on.  None where `make` gives that, since another process is to make the entry."""
+def get(name: str, make: Callable[[], bytes]) -> bytes:
+    """An entry; or what `make` gives, which is kept from then on."""
     global made, seconds, on_slow, _many
     found = load(name)
     if found is None:
@@ -96,8 +88,7 @@ def get(name: str, make: Callable[[], bytes | None]) -> bytes | None:
             since = time.perf_counter()
             with preparing():
                 found = make()
-                if found is not None:
-                    store(name, found)
+                store(name, found)
             made, seconds = made + 1, seconds + time.perf_counter() - since
         if made >= MANY and not _many:
             _many = True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import forks
 from .. import cache, lasting
-from . import beside, elf
+from . import elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,8 @@ _keep: list[Any] = []  # code is never unloaded, at the interpreter's end neithe
 _known: dict[tuple[str, ...], dict[str, int]] = {}  # addresses by what was asked for
 _fingerprint: str | None = None
 _target: Any = None
-_quick_target: Any = None
 _orc: Any = None
 compiled = 0  # how many modules this process has compiled, for tests and reports
-careful = 0  # and of these, with all of LLVM's care
 
 
 def functions(parts: tuple[str, ...], names: tuple[str, ...], write: Callable[[], str]) -> dict[str, int]:
@@ -42,15 +40,8 @@ def functions(parts: tuple[str, ...], names: tuple[str, ...], write: Callable[[]
         if found is not None and found.keys() >= set(names):
             return found
         name = cache.key(*asked)
-        in_two_steps: dict[str, int] = {}
-
-        def make() -> bytes | None:
-            ir = write()
-            if beside.possible():
-                in_two_steps.update(beside.functions(ir, names, name, _quick_object) or {})
-            return None if in_two_steps else to_object(ir)
-        data = cache.get(name, make)
-        found = _known[asked] = in_two_steps if data is None else load(data, names, name)
+        data = cache.get(name, lambda: to_object(write()))
+        found = _known[asked] = load(data, names, name)
         return found
 
 
@@ -185,27 +176,7 @@ attributes #0 = { nounwind "prefer-vector-width"="512" "no-trapping-math"="true"
 
 def to_object(ir: str) -> bytes:
     """An object file of IR text whose functions have the attributes #0.  No optimiser passes: it is vectorised."""
-    global careful
-    careful += 1
     return bytes(_machine().emit_object(_parse(ir)))
-
-
-def _quick_object(ir: str) -> bytes:
-    """The same in a quarter of the time: slower code that gives the same bits.  For a text without instructions of one kind of CPU."""
-    return bytes(_quick_machine().emit_object(_parse(ir)))
-
-
-def _quick_machine() -> Any:
-    """LLVM's target machine at optimisation level 0, which aborts on AVX-512 masks: without that extension, whatever the CPU has."""
-    global _quick_target
-    if _quick_target is None:
-        import llvmlite.binding as llvm
-        _machine()
-        known = llvm.get_host_cpu_features()
-        usable = (("+" if on and "avx512" not in name and "avx10" not in name else "-") + name for name, on in known.items())
-        _quick_target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=",".join(usable), opt=0, reloc="pic", codemodel="small", jit=True)
-    return _quick_target
 
 
 def _parse(ir: str) -> Any:
@@ -223,7 +194,7 @@ def load(data: bytes, names: tuple[str, ...], label: str) -> dict[str, int]:
     """Makes an object file's code callable: addresses of its functions `names`.  label: tells modules apart."""
     if sys.platform == "linux":
         try:
-            found, _, memory = elf.load(data, address_of)
+            found, memory = elf.load(data, address_of)
         except elf.Unsupported:
             pass
         else:

@@ -16,17 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PAGE = mmap.PAGESIZE
-_WRITE, _ALLOC, _EXEC, _NOBITS, _SYMTAB, _RELA, _OBJECT = 1, 2, 4, 8, 2, 4, 1
+_ALLOC, _EXEC, _NOBITS, _SYMTAB, _RELA = 2, 4, 8, 2, 4
 _R64, _PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX, _PC64 = 1, 2, 4, 9, 41, 42, 24
-_JUMP = b"\xff\x25"  # jmp *word(%rip), and how far away the word is
 
 
 class Unsupported(Exception):
     """The object has something this loader does not do."""
 
 
-def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], dict[str, int], mmap.mmap]:
-    """Addresses of the global functions of an object file, and of the variables of its own; the memory that holds them (keep it).
+def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], mmap.mmap]:
+    """Addresses of the global functions of an object file, and the memory that holds them (keep it).
 
     resolve: gives the address of an outside function or variable by name.
     """
@@ -36,7 +35,7 @@ def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], di
     size, count, _ = struct.unpack_from("<HHH", data, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + k * size) for k in range(count)]
     symbols = _symbols(data, sections)
-    outside = sorted({n for n, where, _, _, _ in symbols if where == 0 and n})
+    outside = sorted({n for n, where, _, _ in symbols if where == 0 and n})
 
     # code first, then the stubs through which it calls outside, then everything else from the next page on
     places: dict[int, int] = {}
@@ -57,14 +56,15 @@ def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], di
     for k, name in enumerate(outside):
         stub_of[name], slot_of[name] = stubs + 16 * k, slots + 8 * k
         struct.pack_into("<Q", memory, slot_of[name], resolve(name))
-        memory[stub_of[name]:stub_of[name] + 6] = _JUMP + struct.pack("<i", slot_of[name] - stub_of[name] - 6)
+        # jmp *slot(%rip)
+        memory[stub_of[name]:stub_of[name] + 6] = b"\xff\x25" + struct.pack("<i", slot_of[name] - stub_of[name] - 6)
 
     for s in sections:
         if s[1] != _RELA or s[7] not in places:
             continue
         for r in range(s[4], s[4] + s[5], 24):
             offset, info, addend = struct.unpack_from("<QQq", data, r)
-            name, where, value, _, _ = symbols[info >> 32]
+            name, where, value, _ = symbols[info >> 32]
             kind, at = info & 0xFFFFFFFF, places[s[7]] + offset
             if kind in (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX):
                 if where:
@@ -87,30 +87,13 @@ def load(data: bytes, resolve: Callable[[str], int]) -> tuple[dict[str, int], di
                 raise Unsupported(f"relocation type {kind}")
     if code_end:
         _make_executable(base, code_end)
-    found = {n: base + places[where] + value for n, where, value, binding, _ in symbols
+    found = {n: base + places[where] + value for n, where, value, binding in symbols
              if where in places and binding == 1}
-    variables = {n: base + places[where] + value for n, where, value, binding, kind in symbols
-                 if where in places and binding == 0 and kind == _OBJECT and sections[where][2] & _WRITE}
-    return found, variables, memory
+    return found, memory
 
 
-def jumps(targets: dict[str, int]) -> tuple[dict[str, int], dict[str, int], mmap.mmap]:
-    """Addresses from which code goes on at `targets`; the addresses of the words that say where; the memory of both (keep it)."""
-    code = -(-16 * len(targets) // _PAGE) * _PAGE
-    memory = mmap.mmap(-1, code + 8 * len(targets), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    addresses, words = {}, {}
-    for k, (name, target) in enumerate(targets.items()):
-        at, word = 16 * k, code + 8 * k
-        memory[at:at + 6] = _JUMP + struct.pack("<i", word - at - 6)
-        struct.pack_into("<Q", memory, word, target)
-        addresses[name], words[name] = base + at, base + word
-    _make_executable(base, code)
-    return addresses, words, memory
-
-
-def _symbols(data: bytes, sections: list[tuple[int, ...]]) -> list[tuple[str, int, int, int, int]]:
-    """(name, section, value, binding, kind) of every symbol."""
+def _symbols(data: bytes, sections: list[tuple[int, ...]]) -> list[tuple[str, int, int, int]]:
+    """(name, section, value, binding) of every symbol."""
     table = next((s for s in sections if s[1] == _SYMTAB), None)
     if table is None:
         return []
@@ -119,7 +102,7 @@ def _symbols(data: bytes, sections: list[tuple[int, ...]]) -> list[tuple[str, in
     for at in range(table[4], table[4] + table[5], 24):
         name, info, _, where, value, _ = struct.unpack_from("<IBBHQQ", data, at)
         start = strings + name
-        found.append((data[start:data.index(b"\0", start)].decode(), where, value, info >> 4, info & 15))
+        found.append((data[start:data.index(b"\0", start)].decode(), where, value, info >> 4))
     return found
 
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .emit import Emitter, Module
 
 PIECES = 256
-NAMES = "scratch_"  # of the state in a module that borrows: what its names begin with
 
 
 def declare(module: Module) -> None:

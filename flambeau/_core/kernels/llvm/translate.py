@@ -25,8 +25,6 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from . import beside
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -85,8 +83,7 @@ class _Module:
 
     def text(self) -> str:
         written = [_Function(self, f).text() for f in self.functions]
-        variables = [f"@{name} = internal global {t} {'null' if t == 'ptr' else 0}{beside.HELD if t in ('ptr', 'i64') else ''}"
-                     for name, t in self.variables.items()]
+        variables = [f"@{name} = internal global {t} {'null' if t == 'ptr' else 0}" for name, t in self.variables.items()]
         texts = [f'{name} = internal constant [{len(data)} x i8] c"{"".join(f"{chr(92)}{b:02x}" for b in data)}"' for data, name in self.texts.items()]
         return "\n".join([*self.used.values(), *variables, *texts, *written, ""])
 
