@@ -120,7 +120,8 @@ def test_layouts_and_complex_numbers():
 def test_choices_and_dropout():
     f = lambda t: t.nn.functional  # noqa: E731
     for make in (lambda t: t.multinomial(t.arange(1.0, 60), 20), lambda t: t.multinomial(t.arange(1.0, 60), 1),
-    lambda t: t.multinomial(t.arange(1.0, 60), 50, True),
+                 lambda t: t.multinomial(t.arange(1.0, 60), 50, True), lambda t: t.multinomial(t.arange(1.0, 61).view(6, 10), 1, True),
+                 lambda t: t.multinomial(t.arange(1.0, 60), 1, True), lambda t: t.distributions.Categorical(t.arange(1.0, 61).view(6, 10)).sample(),
                  lambda t: t.multinomial(t.arange(1.0, 61).view(6, 10), 4), lambda t: t.multinomial(t.arange(1.0, 61).view(6, 10).double(), 14, True),
                  lambda t: f(t).dropout1d(t.ones(3, 4, 5), 0.4, True), lambda t: f(t).dropout2d(t.ones(3, 4, 5, 2), 0.4, True),
                  lambda t: f(t).dropout3d(t.ones(2, 3, 2, 2, 2), 0.4, True), lambda t: f(t).alpha_dropout(t.ones(3, 4, 5), 0.4, True),
@@ -129,6 +130,16 @@ def test_choices_and_dropout():
                  lambda t: t._sample_dirichlet(t.tensor([[0.5, 1.0, 3.0], [0.1, 0.1, 4.0]])),
                  lambda t: t._standard_gamma(t.tensor([0.1, 0.5, 1.0, 3.0, 100.0] * 4, dtype=t.float64))):
         alike(make)
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (5, 9), (4, 4)])
+def test_low_ranks_begin_with_pytorchs_numbers(shape):
+    singular = []
+    for t in (torch, flambeau):
+        t.manual_seed(3)
+        a = t.arange(float(shape[0] * shape[1]), dtype=t.float64).view(*shape).sin()
+        singular.append([*t.svd_lowrank(a, 2, niter=0)[1].tolist(), *t.pca_lowrank(a, 2, niter=0)[1].tolist(), t.rand(1).item()])
+    np.testing.assert_allclose(*singular, rtol=1e-9)
 
 
 def test_the_weights_that_attention_drops():

@@ -462,8 +462,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     x = input.detach().double()
     _check_probabilities(x, None if replacement else num_samples)
     if generator_of(x.meta.device, generator).by_threads:
-        replacement, x = replacement and num_samples > 1, input.detach()
-    if replacement:
+        x = input.detach()
+    if replacement and num_samples > 1:  # one draw is a race of exponential numbers too, as in PyTorch
         total = x.cumsum(-1)
         u = rand(*shape[:-1], num_samples, generator=generator, dtype=float64, device=x.meta.device) * total[..., -1:].double()
         from .searching import searchsorted

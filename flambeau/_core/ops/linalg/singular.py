@@ -144,7 +144,7 @@ def _range_of(a: Tensor, q: int, iterations: int) -> Tensor:
 def _low_rank(a: Tensor, q: int, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
     """The same paper's algorithm 5.1, on the side where the smaller matrix is decomposed."""
     m, n = a.meta.shape[-2:]
-    if m < n or n > q:
+    if m < n:
         basis = _range_of(adjoint(a), q, iterations)
         u, s, vh = recorded("linalg.svd", a @ basis, False)
         return u, s, basis @ adjoint(vh)
