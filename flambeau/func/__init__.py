@@ -10,7 +10,8 @@ from .mapping import vmap
 
 _vmap = vmap  # by the name of torch._vmap_internals
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap"]
+__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "replace_all_batch_norm_modules_",
+           "stack_module_state", "vjp", "vmap"]
 
 
 def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: Any = None, *, tie_weights: bool = True,
@@ -36,6 +37,16 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
             raise ValueError(f"{twice} appeared in multiple dictionaries; behavior of functional call is ambiguous")
         given.update(part)
     return _functional_call(module, given, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """`root`, whose layers of batch normalization keep no running statistics from now on: under `vmap` nothing may be changed in place."""
+    from ..nn.norm import _BatchNorm
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None  # type: ignore[assignment]
+            module.track_running_stats = False
+    return root
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -203,3 +203,11 @@ def test_results_made_under_no_grad_have_no_history():
     assert not any(t.requires_grad for t in (*found, batch)) and found[-1].tolist() == [4.0, 6.0]
     made, back = torch.func.vjp(lambda v: torch.tanh(w @ v), x)
     assert made.requires_grad and back(torch.ones(2))[0].requires_grad
+
+
+def test_batch_norms_without_statistics() -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4), nn.ReLU()), nn.LayerNorm(4))
+    assert func.replace_all_batch_norm_modules_(net) is net and net[1][0].running_mean is None and not list(net.buffers())
+    x = t(2, 5, 3).float()
+    made = func.vmap(net, randomness="error")(x)
+    np.testing.assert_allclose(made.detach().numpy(), np.stack([net(each).detach().numpy() for each in x]), rtol=1e-5, atol=1e-6)

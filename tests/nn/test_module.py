@@ -34,6 +34,8 @@ def test_parameters_come_in_order_and_once():
     assert len(list(net.parameters())) == 5
     assert [n for n, _ in net.named_parameters(remove_duplicate=False)][-2:] == ["again.weight", "again.bias"]
     assert [n for n, _ in net.named_modules()] == ["", "first", "tied"]
+    twice = nn.Sequential(net, net)
+    assert [*twice.modules()] == [twice, net, net.first, net.tied] and [*twice.modules(remove_duplicate=False)][5:] == [net, net.first, net.tied, net.first]
     assert [n for n, _ in net.named_buffers()] == ["kept", "gone"]
     assert [n for n, _ in net.named_parameters(prefix="p", recurse=False)] == ["p.scale"]
 
