@@ -223,6 +223,8 @@ def __getattr__(name: str) -> Any:
     if name in ("amp", "comm", "nccl", "nvtx", "profiler", "streams"):
         import importlib
         return importlib.import_module("." + name, __name__)
+    if name == "_initialized":  # by which programs ask what `is_initialized` tells
+        return is_initialized()
     if name == "default_generators":
         from .._core.runtime import generators
         return tuple(generators.default(_gpus.resolve(i)) for i in range(_gpus.count()))

@@ -27,7 +27,7 @@ def test_looking_is_not_using(gpus: None) -> None:
     assert cuda.is_available() and cuda.device_count() == 3 and not cuda.is_initialized()
     assert cuda.memory_allocated() == 0 and cuda.memory_stats() == {} and not cuda.is_initialized()
     cuda.init()
-    assert cuda.is_initialized()
+    assert cuda.is_initialized() and cuda._initialized
 
 
 def test_the_current_device(gpus: None) -> None:
