@@ -160,6 +160,10 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     return _left_out("load")
 
 
+class ScriptObject:
+    """An object of a scripted class: nothing is one, and programs may ask."""
+
+
 class ScriptModule(Module):
     """A Module, so that code that inherits from it runs."""
 

@@ -24,7 +24,7 @@ class _Pad(Module):
         return f"{self.padding}"
 
 
-class _ConstantPad(Module):
+class _ConstantPadNd(Module):
     dims: int
 
     def __init__(self, padding: Any, value: float) -> None:
@@ -39,15 +39,19 @@ class _ConstantPad(Module):
         return f"padding={self.padding}, value={self.value}"
 
 
-class _ZeroPad(_ConstantPad):
-    def __init__(self, padding: Any) -> None:
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
+class _ReflectionPadNd(_Pad):
+    mode = "reflect"
 
 
-class ConstantPad1d(_ConstantPad):
+class _ReplicationPadNd(_Pad):
+    mode = "replicate"
+
+
+class _CircularPadNd(_Pad):
+    mode = "circular"
+
+
+class ConstantPad1d(_ConstantPadNd):
     """Pads the last dimension with the number `value`.
 
     Each size becomes `out = size + before + after`.
@@ -56,7 +60,7 @@ class ConstantPad1d(_ConstantPad):
     dims = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pads the last 2 dimensions with the number `value`.
 
     Each size becomes `out = size + before + after`.
@@ -65,7 +69,7 @@ class ConstantPad2d(_ConstantPad):
     dims = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pads the last 3 dimensions with the number `value`.
 
     Each size becomes `out = size + before + after`.
@@ -74,118 +78,121 @@ class ConstantPad3d(_ConstantPad):
     dims = 3
 
 
-class ZeroPad1d(_ZeroPad):
+class ZeroPad1d(ConstantPad1d):
     """Pads the last dimension with zeros.
 
     Each size becomes `out = size + before + after`.
     """
 
-    dims = 1
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
 
 
-class ZeroPad2d(_ZeroPad):
+class ZeroPad2d(ConstantPad2d):
     """Pads the last 2 dimensions with zeros.
 
     Each size becomes `out = size + before + after`.
     """
 
-    dims = 2
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
 
 
-class ZeroPad3d(_ZeroPad):
+class ZeroPad3d(ConstantPad3d):
     """Pads the last 3 dimensions with zeros.
 
     Each size becomes `out = size + before + after`.
     """
 
-    dims = 3
+    def __init__(self, padding: Any) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return f"{self.padding}"
 
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads the last dimension with the input mirrored at its edges.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 1
-    mode = "reflect"
 
 
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads the last 2 dimensions with the input mirrored at its edges.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 2
-    mode = "reflect"
 
 
-class ReflectionPad3d(_Pad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pads the last 3 dimensions with the input mirrored at its edges.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 3
-    mode = "reflect"
 
 
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads the last dimension with the input's edge values.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 1
-    mode = "replicate"
 
 
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads the last 2 dimensions with the input's edge values.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 2
-    mode = "replicate"
 
 
-class ReplicationPad3d(_Pad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads the last 3 dimensions with the input's edge values.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 3
-    mode = "replicate"
 
 
-class CircularPad1d(_Pad):
+class CircularPad1d(_CircularPadNd):
     """Pads the last dimension with the input repeated.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 1
-    mode = "circular"
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPadNd):
     """Pads the last 2 dimensions with the input repeated.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 2
-    mode = "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPadNd):
     """Pads the last 3 dimensions with the input repeated.
 
     Each size becomes `out = size + before + after`.
     """
 
     dims = 3
-    mode = "circular"

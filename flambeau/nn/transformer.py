@@ -32,13 +32,26 @@ def _get_clones(module: Module, n: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(n)])
 
 
-def _is_causal(mask: Any, is_causal: bool | None, size: int) -> bool:
+def _get_seq_len(src: Any, batch_first: bool) -> int:
+    """The length of sequences, (S, E) or (S, N, E), or (N, S, E) with `batch_first`."""
+    return int(src.shape[1 if src.dim() == 3 and batch_first else 0])
+
+
+def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+    """See `Transformer.generate_square_subsequent_mask`."""
+    return ops.full((sz, sz), -math.inf, dtype=dtype, device=device).triu(1)
+
+
+def _detect_is_causal_mask(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
     """Whether attention may be told that `mask` is causal: as the caller says, or, if they do not, by looking."""
     if is_causal is not None:
         return is_causal
-    if mask is None or mask.dim() != 2 or tuple(mask.shape) != (size, size) or not mask.is_floating_point():
+    if mask is None or mask.dim() != 2 or not mask.is_floating_point():
         return False
-    causal = Transformer.generate_square_subsequent_mask(size, device=mask.device, dtype=mask.dtype)
+    size = mask.shape[-2] if size is None else size
+    if tuple(mask.shape) != (size, size):
+        return False
+    causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=mask.dtype)
     return bool((mask == causal).all())
 
 
@@ -148,9 +161,7 @@ class TransformerEncoder(Module):
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None,
                 is_causal: bool | None = None) -> Any:
-        first = self.layers[0]
-        length = src.shape[1 if src.dim() == 3 and first.self_attn.batch_first else 0]
-        causal = _is_causal(mask, is_causal, length)
+        causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, self.layers[0].self_attn.batch_first))
         for layer in self.layers:
             src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
         return src if self.norm is None else self.norm(src)
@@ -168,9 +179,7 @@ class TransformerDecoder(Module):
     def forward(self, tgt: Any, memory: Any, tgt_mask: Any = None, memory_mask: Any = None,
                 tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None,
                 tgt_is_causal: bool | None = None, memory_is_causal: bool = False) -> Any:
-        first = self.layers[0]
-        length = tgt.shape[1 if tgt.dim() == 3 and first.self_attn.batch_first else 0]
-        causal = _is_causal(tgt_mask, tgt_is_causal, length)
+        causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, _get_seq_len(tgt, self.layers[0].self_attn.batch_first))
         for layer in self.layers:
             tgt = layer(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,
                         tgt_key_padding_mask=tgt_key_padding_mask, memory_key_padding_mask=memory_key_padding_mask,
@@ -214,7 +223,7 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
         """A (sz, sz) mask to add to scores: -inf above the diagonal, 0 elsewhere."""
-        return ops.full((sz, sz), -math.inf, dtype=dtype, device=device).triu(1)
+        return _generate_square_subsequent_mask(sz, device, dtype)
 
     def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                 src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None, memory_key_padding_mask: Any = None,

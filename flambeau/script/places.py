@@ -53,6 +53,7 @@ NEAR = {
     "flambeau.nn.padding": ("flambeau.nn.sizes",),
     "flambeau.nn.pooling": ("flambeau.nn.sizes",),
     "flambeau.nn.parallel": ("flambeau.nn.distributed",),
+    "flambeau.fx._symbolic_trace": ("flambeau.jit",),
     "flambeau.optim.adam": ("flambeau.optim.optimizer", "flambeau.optim"),
     "flambeau.optim.adaptive": ("flambeau.optim.optimizer", "flambeau.optim"),
     "flambeau.optim.sgd": ("flambeau.optim.optimizer", "flambeau.optim"),
@@ -80,6 +81,8 @@ def called(module: str) -> str:
 def elsewhere(module: str, name: str) -> list[str]:
     """The modules to look in for a name that a module of Flambeau does not have."""
     found = [*NEAR.get(module, ())]
+    if name.startswith(("_size_", "_ratio_")) and module.startswith("flambeau.nn."):
+        found.append("flambeau.nn.common_types")
     if name in COMMON and module.startswith(("flambeau.nn.", "flambeau.optim.", "flambeau.distributions.", "flambeau.autograd.", "flambeau.data.")):
         found.append(COMMON[name])
     return found

@@ -97,6 +97,13 @@ assert not torch._C._is_torch_function_mode_enabled() and torch._C._is_alias_of(
 from torch.overrides import TorchFunctionMode
 with TorchFunctionMode():
     assert torch._C._is_torch_function_mode_enabled()
+from torch.nn.modules.padding import _ConstantPadNd, _ReflectionPadNd, _ReplicationPadNd, _CircularPadNd, _size_4_t
+from torch.nn.modules.conv import _size_2_t
+from torch.nn.modules.pooling import _ratio_3_t
+from torch.nn.modules.transformer import _detect_is_causal_mask, _generate_square_subsequent_mask, _get_seq_len
+assert _detect_is_causal_mask(_generate_square_subsequent_mask(3)) and _get_seq_len(torch.ones(2, 5, 4), True) == 5
+assert isinstance(torch.nn.ZeroPad2d(1), torch.nn.ConstantPad2d) and issubclass(torch.nn.ReflectionPad3d, _ReflectionPadNd)
+assert not isinstance(x, torch.fx._symbolic_trace.ScriptObject)
 from torch.nn.modules.module import _global_parameter_registration_hooks as table
 handle = torch.nn.modules.module.register_module_parameter_registration_hook(lambda *args: None)
 assert len(table) == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import flambeau as torch
-from flambeau.utils.tensorboard import SummaryWriter, events, pictures
+from flambeau.utils.tensorboard import SummaryWriter, events, pictures, projector
 
 
 def fields(message: bytes) -> list[tuple[int, object]]:
@@ -169,3 +169,41 @@ def test_precision_recall_curves(tmp_path) -> None:
         truth, weight = labels.numpy() == 1, np.array([1.0, 2.0, 1.0, 1.0, 1.0])
         tp, fp, tn, fn = (weight[a & b].sum() for a, b in ((truth, found), (~truth, found), (~truth, ~found), (truth, ~found)))
         np.testing.assert_allclose(line, (tp, fp, tn, fn, tp / max(tp + fp, 1e-7), tp / (tp + fn)), rtol=1e-6)
+
+
+def test_points_for_the_projector(tmp_path) -> None:
+    writer = SummaryWriter(tmp_path)
+    images = torch.linspace(0, 1, 7 * 4 * 5).reshape(7, 1, 4, 5).expand(7, 3, 4, 5)
+    writer.add_embedding(torch.arange(21.0).reshape(7, 3) / 8, metadata=[f'é"{i}' for i in range(7)], label_img=images)
+    writer.add_embedding(np.arange(6).reshape(3, 2), metadata=[["x", 1], ["y", 2], ["z", 3]], metadata_header=["n", "v"], global_step=12, tag="in/ner")
+    first, second = tmp_path / "00000" / "default", tmp_path / "00012" / "in%2fner"
+    assert np.array_equal(np.loadtxt(first / "tensors.tsv"), np.arange(21).reshape(7, 3) / 8)
+    assert (first / "metadata.tsv").read_text("utf-8") == "".join(f'é"{i}\n' for i in range(7))
+    assert (second / "tensors.tsv").read_text() == "0\t1\n2\t3\n4\t5\n" and (second / "metadata.tsv").read_text() == "n\tv\nx\t1\ny\t2\nz\t3\n"
+    assert not (second / "sprite.png").exists() and (first / "sprite.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    sheet = projector.sheet(images)  # seven pictures of 4 x 5 on 3 x 3 places, as high as wide
+    assert sheet.shape == (15, 15, 3) and not sheet[12:].any() and not sheet[8:, 5:].any()
+    assert np.array_equal(sheet[4:8, 5:10, 1], (images[4, 1].numpy() * 255).astype(np.uint8))
+    assert (tmp_path / "projector_config.pbtxt").read_text() == r'''embeddings {
+  tensor_name: "default:00000"
+  metadata_path: "00000/default/metadata.tsv"
+  sprite {
+    image_path: "00000/default/sprite.png"
+    single_image_dim: 5
+    single_image_dim: 4
+  }
+  tensor_path: "00000/default/tensors.tsv"
+}
+embeddings {
+  tensor_name: "in/ner:00012"
+  metadata_path: "00012/in%2fner/metadata.tsv"
+  tensor_path: "00012/in%2fner/tensors.tsv"
+}
+'''
+    for wrong, message in (({"mat": torch.ones(3)}, "2D"), ({"mat": torch.ones(3, 2), "metadata": [1]}, "#labels"),
+                           ({"mat": torch.ones(3, 2), "label_img": images}, "#images"),
+                           ({"mat": torch.ones(1, 2), "metadata": [[1, 2]], "metadata_header": ["a"]}, "header")):
+        with pytest.raises(AssertionError, match=message):
+            writer.add_embedding(**wrong)
+    with pytest.raises(ValueError, match="channels"):
+        writer.add_embedding(torch.ones(1, 2), label_img=torch.ones(1, 2, 3, 3))

@@ -120,7 +120,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     if inputs is not None:
         only = _listed(inputs)
         if not only:
-            raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
         for t in only:
             if t.node is None:
                 raise RuntimeError("One of the differentiated Tensors does not require grad")
@@ -143,6 +143,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     An input the outputs do not depend on is an error, unless allow_unused (None for it) or materialize_grads (zeros).
     """
     roots, wanted = _listed(outputs), _listed(inputs)
+    if not wanted:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     given = _listed(grad_outputs) if grad_outputs is not None else [None] * len(roots)
     for t in (*roots, *wanted):
         if type(t) is not Tensor and (whole := getattr(type(t), "__grad_of_batch__", None)) is not None:  # examples of a batch
@@ -176,7 +178,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     found: list[Any] = [capture.got.get(id(t.node)) for t in wanted]
     if materialize_grads:
         found = [hooks.full(t.meta.shape, 0, dtype=t.meta.dtype, device=t.meta.device) if g is None else g for t, g in zip(wanted, found, strict=True)]
-    elif not allow_unused and any(g is None for g in found):
-        raise RuntimeError("One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
-                           "this is the desired behavior.")
+    elif not allow_unused:
+        for i, g in enumerate(found):
+            if g is None:
+                raise RuntimeError(f"The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this is the "
+                                   "desired behavior.")
     return tuple(found)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._core import forks
 from ..._core.errors import warn
-from . import events, pictures
+from . import events, pictures, projector
 
 _number = itertools.count()
 
@@ -81,6 +81,7 @@ class SummaryWriter:
         self.flush_secs, self.filename_suffix = flush_secs, filename_suffix
         self.file_writer: Any = None
         self.all_writers: dict[str, FileWriter] = {}
+        self._projected: list[str] = []
         self._get_file_writer()
 
     def _get_file_writer(self) -> Any:
@@ -178,6 +179,30 @@ class SummaryWriter:
         """
         rows = pictures.precision_recall(labels, predictions, min(num_thresholds, 127), weights, f"add_pr_curve {tag!r}")
         self._get_file_writer().add_summary(events.pr_curve(tag, rows), global_step, walltime)
+
+    def add_embedding(self, mat: Any, metadata: Any = None, label_img: Any = None, global_step: int | None = None, tag: str = "default",
+                      metadata_header: Any = None) -> None:
+        """Points for TensorBoard's projector: (N, D) numbers, a label each, or a row of labels under `metadata_header`, and a picture each.
+
+        label_img: (N, C, H, W) of 1 or 3 channels, floats in [0, 1] or uint8.  The tables are written below log_dir, in <global_step>/<tag>.
+        Raises AssertionError where the numbers of points, labels and pictures differ, ValueError for other shapes.
+        """
+        points = pictures.array(mat)
+        if points.ndim != 2:
+            raise AssertionError(f"mat should be 2D, where mat.size(0) is the number of data points; got shape {points.shape}")
+        if metadata is not None and len(metadata) != len(points):
+            raise AssertionError(f"#labels should equal with #data points: {len(metadata)} and {len(points)}")
+        if label_img is not None and len(label_img) != len(points):
+            raise AssertionError(f"#images should equal with #data points: {len(label_img)} and {len(points)}")
+        if metadata is not None and metadata_header and len(metadata) and len(metadata_header) != len(metadata[0]):
+            raise AssertionError(f"len of header must be equal to the number of columns in metadata: {len(metadata_header)} and {len(metadata[0])}")
+        step = 0 if global_step is None else int(global_step)
+        subfolder = f"{step:05d}/" + "".join(f"%{ord(c):02x}" if c in "%/\\" else c for c in tag)
+        projector.write(os.path.join(self.log_dir, subfolder), points, metadata, metadata_header, label_img)
+        size = None if label_img is None else (int(label_img.shape[3]), int(label_img.shape[2]))
+        self._projected.append(projector.entry(tag, step, subfolder, metadata is not None, size))
+        with open(os.path.join(self.log_dir, "projector_config.pbtxt"), "w", encoding="utf-8") as file:
+            file.write("".join(self._projected))
 
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
         """Taken and not drawn: `flambeau.trace()` shows what a model runs."""

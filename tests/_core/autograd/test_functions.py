@@ -30,7 +30,8 @@ def test_output_gradients_and_their_errors():
             (lambda: autograd.grad(x.sum(), fb.ones(1)), RuntimeError, "does not require grad"),
             (lambda: (x * 1j).sum().backward(), RuntimeError, "only for real scalar outputs"),
             (lambda: autograd.backward([x.sum()], [None, None]), RuntimeError, "1 tensors and 2 gradients"),
-            (lambda: x.sum().backward(inputs=[]), RuntimeError, "cannot be empty"),
+            (lambda: x.sum().backward(inputs=[]), RuntimeError, "cannot be empty"), (lambda: autograd.grad(x.sum(), []), RuntimeError, "cannot be empty"),
+            (lambda: autograd.grad(x.sum(), [x, fb.ones(1, requires_grad=True)]), RuntimeError, "at index 1 appears to not have been used"),
             (lambda: x.sum().backward(inputs=[fb.ones(1)]), RuntimeError, "does not require grad")]:
         with pytest.raises(error, match=message):
             call()
