@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..engine import general
 from ..kernels import derive_rows
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -102,10 +101,7 @@ class Bound:
         key = tuple([operands[i].meta for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
-            p = self.places
-            layouts = tuple([None if t is None else t.meta for t in operands])
-            on = self.op, self.formula, tuple(p.sizes), tuple(p.sizes.values()), general.Whole((p.leaves, p.outs, p.saves)), layouts
-            plan = self.plans[key] = general.made(_gradient_kinds, on, 2, _gradient)
+            plan = self.plans[key] = row_plans.plan(self, operands)
         outs = plan.run(operands, numbers)
         if edges is not None:
             self.record(outs, operands, edges, numbers)
@@ -134,17 +130,6 @@ class Bound:
             wanted = tuple(s for s, n in zip(p.leaves, needs, strict=True) if n)
             found = self.derivatives[needs, given] = Bound(self.op, self.formula.derive(needs, given), Places(p.sizes, (*ups, *p.leaves), wanted, p.saves))
         return found
-
-
-def _bound(op: Rowwise, where: Any, consts: tuple[Any, ...], result: dtype | None, *metas: Meta | None) -> tuple[Bound, Plan]:
-    """What a call of an operation is carried out by."""
-    return op.bind(where, tuple(consts), result, list(metas))
-
-
-def _gradient(op: Rowwise, formula: Formula, axes: tuple[str, ...], sizes: tuple[tuple[int, ...], ...], spreads: tuple[Any, ...],
-              metas: tuple[Meta | None, ...]) -> Plan:
-    """The plan of a formula that is bound to shapes, for operands of these layouts."""
-    return row_plans.plan(Bound(op, formula, Places(dict(zip(axes, sizes, strict=True)), *spreads)), metas)
 
 
 # ------------------------------------------------------------------------------------------------------------- recording
@@ -217,8 +202,6 @@ def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> Any:
 
 # ------------------------------------------------------------------------------------------------------------- operations
 _calls: dict[Any, tuple[Bound, Plan]] = caches.cache(globals(), "_calls")  # by the operation and its operands' layouts
-_kinds: dict[Any, Any] = caches.cache(globals(), "_kinds")  # of calls whose layouts come first
-_gradient_kinds: dict[Any, Any] = caches.cache(globals(), "_gradient_kinds")
 
 
 class Rowwise:
@@ -252,9 +235,7 @@ class Rowwise:
             if any("_tangents" in t.__dict__ for t in operands if t is not None and not t.meta.plain):
                 made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
                 return made
-            same_device(self.name, *operands)
-            found: tuple[Bound, Plan] = general.made(_kinds, (self, where, general.Whole(consts), *key[3:]), general.SMALL, _bound)
-            known = caches.keep(_calls, key, found)
+            known = self._bind(key, operands, where, consts, result)
         bound, plan = known
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
         outs: list[Tensor] = plan.run(given, numbers)
@@ -265,8 +246,9 @@ class Rowwise:
                     break
         return outs
 
-    def bind(self, where: Any, consts: tuple[Any, ...], result: dtype | None, metas: list[Meta | None]) -> tuple[Bound, Plan]:
-        """What a call on operands of these layouts (None: absent) is carried out by."""
+    def _bind(self, key: Any, operands: tuple[Tensor | None, ...], where: Any, consts: tuple[Any, ...], result: dtype | None) -> tuple[Bound, Plan]:
+        same_device(self.name, *operands)
+        metas = [None if t is None else t.meta for t in operands]
         places = self.places(metas, *where)
         for i, (m, spread) in enumerate(zip(metas, places.leaves, strict=True)):
             if m is not None and tuple(m.shape) != places.shape(spread):  # kernels take the sizes from one operand
@@ -283,8 +265,9 @@ class Rowwise:
         saves = tuple(places.dense(F.place(e)) if i is None else places.outs[i] for e, i in formula.saves)
         leaves = tuple(s for s, m in zip(places.leaves, metas, strict=True) if m is not None)
         bound = Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
-        bound.holes = len(leaves) < len(metas)
-        return bound, row_plans.plan(bound, [m for m in metas if m is not None])
+        bound.holes = len(leaves) < len(operands)
+        found: tuple[Bound, Plan] = caches.keep(_calls, key, (bound, row_plans.plan(bound, [t for t in operands if t is not None])))
+        return found
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:
         wide = result.opmath
