@@ -11,6 +11,11 @@ from importlib import util
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# No test fails for being slow: the first example of a property makes kernels, and machines are busy.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 # The machine's own settings are not what is tested; a test that wants one sets it.
 for _name in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_KERNELS", "OPENBLAS_CORETYPE"):

@@ -44,7 +44,7 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
     from ..nn.norm import _BatchNorm
     for module in root.modules():
         if isinstance(module, _BatchNorm):
-            module.running_mean = module.running_var = module.num_batches_tracked = None  # type: ignore[assignment]
+            module.running_mean = module.running_var = module.num_batches_tracked = None
             module.track_running_stats = False
     return root
 
