@@ -120,8 +120,11 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
             final.__signature__ = _shown(lambda: _plus_out(inspect.signature(function)))
         if made is not None:
             whole = made if callable(inplace) else function
-            written = Signature.of(made).named_as(Signature.of(function))
-            made = Operation(named + "_", made, learns=learns, signature=written.with_old() if named in OLD_ORDER else written,
+            written = Signature.of(made) if callable(inplace) or named in OLD_ORDER else None  # else it is read at the first call
+            if written is not None:
+                written = written.named_as(Signature.of(function))
+                written = written.with_old() if named in OLD_ORDER else written
+            made = Operation(named + "_", made, learns=learns, signature=written,
                              renames=final.__operation__.renames).function
             made.__doc__ = made.__doc__ or f"`{named}`, in place."
             made.__signature__ = _shown(lambda: inspect.signature(whole))

@@ -31,9 +31,8 @@ def _axis(func: Any) -> tuple[str, int, bool, Any]:
     if found is None:
         kind = _BATCH.get(func.__name__, "")
         return "", -1, False, int(kind.removeprefix("along ")) if kind in ("along 0", "along 1", "along -1") else None
-    several = found.kind is found.VAR_POSITIONAL or found.kind is found.KEYWORD_ONLY and any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    at = next(i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL) if several else -1 if found.kind is found.KEYWORD_ONLY else \
-        parameters.index(found)
+    several = found.kind is found.VAR_POSITIONAL
+    at = -1 if found.kind is found.KEYWORD_ONLY else parameters.index(found)
     return found.name, at, several, found.default if isinstance(found.default, int | tuple) else None
 
 

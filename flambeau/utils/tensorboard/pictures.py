@@ -22,8 +22,8 @@ def array(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def hwc(x: Any, dataformats: str) -> np.ndarray:
-    """A picture or a batch of pictures as (height, width, channels) uint8; a batch becomes a grid of eight columns.
+def hwc(x: Any, dataformats: str, most: int = 8) -> np.ndarray:
+    """A picture or a batch of pictures as (height, width, channels) uint8; a batch becomes a grid of at most `most` columns.
 
     dataformats: which axis is which, a permutation of some of N, C, H, W.  Floats are in [0, 1].
     Raises ValueError where the letters do not fit the dimensions, or a picture has not 1, 3 or 4 channels.
@@ -39,7 +39,7 @@ def hwc(x: Any, dataformats: str) -> np.ndarray:
     if a.dtype != np.uint8:
         a = (np.nan_to_num(a.astype(np.float32)) * 255).clip(0, 255).astype(np.uint8)
     n, h, w, c = a.shape
-    columns = min(n, 8)
+    columns = min(n, most)
     rows = -(-n // columns)
     grid = np.zeros((rows * columns, h, w, c), np.uint8)
     grid[:n] = a

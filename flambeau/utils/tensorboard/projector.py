@@ -16,19 +16,10 @@ if TYPE_CHECKING:
 
 def sheet(images: Any) -> np.ndarray:
     """(N, C, H, W) pictures, floats in [0, 1] or uint8, row by row on a sheet of ceil(sqrt(N)) columns that is as high as wide: uint8 (side, side, C)."""
-    a = pictures.array(images)
-    if a.ndim != 4:
-        raise ValueError(f"label_img is (N, C, H, W), got shape {a.shape}")
-    if a.dtype != np.uint8:
-        a = (np.nan_to_num(a.astype(np.float32)) * 255).clip(0, 255).astype(np.uint8)
-    n, c, h, w = a.shape
-    if c not in (1, 3):
-        raise ValueError(f"label_img has 1 or 3 channels, got shape {a.shape}")
-    columns = math.ceil(math.sqrt(n))
-    rows = -(-n // columns)
-    grid = np.zeros((rows * columns, h, w, 3), np.uint8)
-    grid[:n] = a.transpose(0, 2, 3, 1)
-    placed = grid.reshape(rows, columns, h, w, 3).swapaxes(1, 2).reshape(rows * h, columns * w, 3)
+    shape = tuple(images.shape)
+    if len(shape) != 4 or shape[1] not in (1, 3):
+        raise ValueError(f"label_img is (N, C, H, W) of 1 or 3 channels, got shape {shape}")
+    placed = pictures.hwc(images, "NCHW", math.ceil(math.sqrt(shape[0])))
     side = max(placed.shape[:2])
     square = np.zeros((side, side, 3), np.uint8)
     square[:placed.shape[0], :placed.shape[1]] = placed
