@@ -17,6 +17,8 @@ from .rowwise import Rowwise
 from .table import op
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dtypes import dtype as dtype_class
 
 
@@ -32,32 +34,44 @@ def _share(g: E.Expr, var: E.Expr, total: E.Expr, freedom: E.Expr) -> tuple[E.Ex
     return g / freedom, None  # PyTorch divides by less than nothing here
 
 
-def _var(x: E.Expr, correction: E.Expr) -> Any:
-    var, mean = _variance(x, correction)
-    return (var,), (mean,)
+def _no_freedom(x: E.Expr, correction: E.Expr) -> tuple[E.Expr, E.Expr]:
+    """The variance and the mean of all elements of a tensor, where there are no more of them than `correction`.  PyTorch's gradient is then an
+    infinity of one sign, and NaN at elements that are the mean."""
+    mean = F.mean(x, "c")
+    squares = F.ruled(F.squared_size(x - mean), (x, F.fixed(mean)), _infinite)
+    return F.total(squares, "c") / F.fixed(E.maximum(F.count("c", squares.dtype) - correction, 0.0)), mean
 
 
-def _std(x: E.Expr, correction: E.Expr) -> Any:
-    var, mean = _variance(x, correction)
-    std = F.safe_sqrt(var)
-    return (std,), (std, mean)
+def _infinite(g: E.Expr, square: E.Expr, x: E.Expr, mean: E.Expr) -> tuple[E.Expr, None]:
+    # g has been divided by no freedom already: it is an infinity with its sign, or NaN
+    return g * E.where(x == mean, E.const(float("nan"), x.dtype), E.const(1.0, x.dtype)), None
 
 
-def _var_mean(x: E.Expr, correction: E.Expr) -> Any:
-    made = _variance(x, correction)
-    return made, made[1:]
+def _forms(variance: Callable[[E.Expr, E.Expr], tuple[E.Expr, E.Expr]]) -> dict[str, Rowwise]:
+    """var, std, var_mean and std_mean of a variance."""
+    def var(x: E.Expr, correction: E.Expr) -> Any:
+        var, mean = variance(x, correction)
+        return (var,), (mean,)
+
+    def std(x: E.Expr, correction: E.Expr) -> Any:
+        var, mean = variance(x, correction)
+        std = F.safe_sqrt(var)
+        return (std,), (std, mean)
+
+    def var_mean(x: E.Expr, correction: E.Expr) -> Any:
+        made = variance(x, correction)
+        return made, made[1:]
+
+    def std_mean(x: E.Expr, correction: E.Expr) -> Any:
+        var, mean = variance(x, correction)
+        std = F.safe_sqrt(var)
+        return (std, mean), (std, mean)
+    return {"var": Rowwise("var", "rc -> r", var, row_values, numbers="f"), "std": Rowwise("std", "rc -> r", std, row_values, numbers="f"),
+            "var_mean": Rowwise("var_mean", "rc -> r, r", var_mean, row_pairs, numbers="f"),
+            "std_mean": Rowwise("std_mean", "rc -> r, r", std_mean, row_pairs, numbers="f")}
 
 
-def _std_mean(x: E.Expr, correction: E.Expr) -> Any:
-    var, mean = _variance(x, correction)
-    std = F.safe_sqrt(var)
-    return (std, mean), (std, mean)
-
-
-VAR = Rowwise("var", "rc -> r", _var, row_values, numbers="f")
-STD = Rowwise("std", "rc -> r", _std, row_values, numbers="f")
-VAR_MEAN = Rowwise("var_mean", "rc -> r, r", _var_mean, row_pairs, numbers="f")
-STD_MEAN = Rowwise("std_mean", "rc -> r, r", _std_mean, row_pairs, numbers="f")
+_FORMS, _WITHOUT_FREEDOM = _forms(_variance), _forms(_no_freedom)
 
 
 def _type_of_mean(name: str, d: dtype_class, wanted: dtype_class | None) -> dtype_class:
@@ -98,17 +112,18 @@ nanmean = reduction("nanmean", lambda x: F.total(_known(x), "c") / F.total(E.whe
                     types=_type_of_nanmean, prepare=_known_numbers, doc="The mean of what is not NaN.")
 
 
-def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:
+def _spread(name: str, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> list[Tensor]:
     if t.meta.dtype.kind not in "fc":
         raise RuntimeError("std and var only support floating point and complex dtypes")
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased is None or unbiased else 0
-    made = form((t,), (float(correction),), (asked(dim, t.meta), keepdim))
+    whole = (dim is None or not t.meta.shape) and t.meta.numel <= correction and t.meta.dtype.kind == "f"
+    made = (_WITHOUT_FREEDOM if whole else _FORMS)[name]((t,), (float(correction),), (asked(dim, t.meta), keepdim))
     results = made[0].meta.numel
     if (t.meta.numel // results if results else 0) <= correction:
-        warn(f"{form.name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by "
+        warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by "
              "output numel).")
     return made
 
@@ -116,26 +131,26 @@ def _spread(form: Rowwise, t: Tensor, dim: Any, unbiased: Any, keepdim: bool, co
 @op(out=True, batch="along all", out_type="castable")
 def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
     """The variance over `dim`, the sum of squared deviations divided by n - correction (1 by default)."""
-    return _spread(VAR, input, dim, unbiased, keepdim, correction)[0]
+    return _spread("var", input, dim, unbiased, keepdim, correction)[0]
 
 
 @op(out=True, batch="along all", out_type="castable")
 def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:  # noqa: A002
     """The square root of `var`."""
-    return _spread(STD, input, dim, unbiased, keepdim, correction)[0]
+    return _spread("std", input, dim, unbiased, keepdim, correction)[0]
 
 
 @op(method=False, batch="along all")
 def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
     """`var` and `mean`."""
-    made = _spread(VAR_MEAN, input, dim, unbiased, keepdim, correction)
+    made = _spread("var_mean", input, dim, unbiased, keepdim, correction)
     return made[0], made[1]
 
 
 @op(method=False, batch="along all")
 def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:  # noqa: A002
     """`std` and `mean`."""
-    made = _spread(STD_MEAN, input, dim, unbiased, keepdim, correction)
+    made = _spread("std_mean", input, dim, unbiased, keepdim, correction)
     return made[0], made[1]
 
 has("mean nanmean nansum", batch="along all", out_type="castable")

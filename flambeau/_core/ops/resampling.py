@@ -61,8 +61,8 @@ def _bounded(x: Expr, size: Expr, padding_mode: str, align_corners: bool) -> Exp
         return x
     if padding_mode == "reflection":
         x = _reflected(x, 0.0 * size, size - 1.0) if align_corners else _reflected(x, -0.5 + 0.0 * size, size - 0.5)
-    # what is held at an end does not follow x there
-    return E.where(x <= 0.0, 0.0 * size, E.where(x >= size - 1.0, size - 1.0, x))
+    # what is held at an end does not follow x there; NaN is held at the first
+    return E.where(x > 0.0, E.where(x >= size - 1.0, size - 1.0, x), 0.0 * size)
 
 
 def _cubic(t: Expr, k: int) -> Expr:
