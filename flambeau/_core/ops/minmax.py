@@ -141,6 +141,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     """The least and the greatest element, over `dim` or of all."""
     if dim is None and input.meta.numel == 0:
         raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.")
+    if dim is not None and input.meta.shape:
+        _not_empty("aminmax", input, (layout.wrap_dim(dim, len(input.meta.shape)),))
     _no_complex("aminmax", input, NotImplementedError)
     dims = () if dim is None else (dim,)
     keep = keepdim

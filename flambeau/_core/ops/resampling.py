@@ -56,12 +56,16 @@ def _reflected(x: Expr, low: Expr, high: Expr) -> Expr:
     return E.where(span == 0.0, 0.0 * rest, E.where(turns - 2.0 * E.floor(turns * 0.5) == 0.0, rest + low, span - rest + low))
 
 
-def _bounded(x: Expr, size: Expr, padding_mode: str, align_corners: bool) -> Expr:
+def _bounded(x: Expr, size: Expr, padding_mode: str, align_corners: bool, volume: bool) -> Expr:
+    """The place by which x is seen.  What is no number shows as PyTorch's: in images it stays so, or is held at the first element; in volumes it lies
+    outside, or is held at the last."""
     if padding_mode == "zeros":
-        return x
+        return E.where(abs(x) < 2.0 ** 31, x, -100.0 + 0.0 * size) if volume else x
     if padding_mode == "reflection":
         x = _reflected(x, 0.0 * size, size - 1.0) if align_corners else _reflected(x, -0.5 + 0.0 * size, size - 0.5)
-    # what is held at an end does not follow x there; NaN is held at the first
+    # what is held at an end does not follow x there
+    if volume:
+        return E.where(x <= 0.0, 0.0 * size, E.where(x < size - 1.0, x, size - 1.0))
     return E.where(x > 0.0, E.where(x >= size - 1.0, size - 1.0, x), 0.0 * size)
 
 
@@ -74,10 +78,10 @@ def _cubic(t: Expr, k: int) -> Expr:
 def _places(coordinates: tuple[Expr, ...], sizes: tuple[Expr, ...], mode: str, padding_mode: str, align_corners: bool) -> tuple[Expr, ...]:
     """Of coordinates from -1 to 1, one for each axis: the places among the elements, int64, of the neighbours that are looked at, below 0 outside;
     then, but for the nearest alone, their weights."""
-    positions = []
+    positions, volume = [], len(sizes) == 3
     for g, s in zip(coordinates, sizes, strict=True):
         x = (g + 1.0) * ((s - 1.0) / 2.0) if align_corners else ((g + 1.0) * s - 1.0) / 2.0
-        positions.append(x if mode == "bicubic" else _bounded(x, s, padding_mode, align_corners))
+        positions.append(x if mode == "bicubic" else _bounded(x, s, padding_mode, align_corners, volume))
 
     def place(index: list[Expr]) -> Expr:
         inside, where = E.const(True, bool_), E.const(0, int64)
@@ -92,7 +96,7 @@ def _places(coordinates: tuple[Expr, ...], sizes: tuple[Expr, ...], mode: str, p
     at, weights = [], []
     for steps in itertools.product((-1, 0, 1, 2) if mode == "bicubic" else (0, 1), repeat=len(sizes)):
         index = [b + float(k) for b, k in zip(base, steps, strict=True)]
-        at.append(place([_bounded(x, s, padding_mode, align_corners) for x, s in zip(index, sizes, strict=True)] if mode == "bicubic" else index))
+        at.append(place([_bounded(x, s, padding_mode, align_corners, volume) for x, s in zip(index, sizes, strict=True)] if mode == "bicubic" else index))
         each = [_cubic(t, k) if mode == "bicubic" else t if k else 1.0 - t for t, k in zip(parts, steps, strict=True)]
         weights.append(functools.reduce(lambda a, b: a * b, each))
     return (*at, *weights)
@@ -115,10 +119,11 @@ def grid_places(grid: Tensor, size: tuple[int, ...], mode: str, padding_mode: st
     return tuple(rows[:count]), tuple(rows[count:])
 
 
-def sampled(x: Tensor, places: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> Tensor:
+def sampled(x: Tensor, places: tuple[Tensor, ...], weights: tuple[Tensor, ...], grid: Tensor) -> Tensor:
     """(n, c, p): the sum over k of x's elements at `places[k]` times `weights[k]`, both (n, p), of x (n, c, s).  Recorded in x and the weights.
 
-    places: int64, below s; below 0 stands for an element outside, which is 0 whatever its weight.  No weights: all are 1.
+    places: int64, below s; below 0 stands for an element outside, which is a 0.  No weights: all are 1, and the `grid` that the places come from
+    has a gradient of zeros.
     """
     (n, c, s), d, count, p = x.meta.shape, x.meta.dtype, len(places), places[0].meta.shape[1]
     source = contiguous(x.detach())
@@ -132,18 +137,19 @@ def sampled(x: Tensor, places: tuple[Tensor, ...], weights: tuple[Tensor, ...]) 
                 at = E.input(1 + k, int64)
                 inside = at >= E.const(0, int64)
                 value = E.gather(0, start + E.where(inside, at, E.const(0, int64)), d)
-                terms.append(E.where(inside, value * E.input(1 + count + k, d) if weights else value, E.const(0, d)))
+                value = E.where(inside, value, E.const(0, d))
+                terms.append(value * E.input(1 + count + k, d) if weights else value)  # a weight of NaN shows outside too
             total = terms[0]
             for term in terms[1:]:
                 total = total + term
             program = _programs[key] = Map((total,), (d, *[int64] * count, *[d] * len(weights)), (int64, int64))
         operands = [contiguous(t.detach()) for t in (*places, *weights)]
         launch.run(program, (n, c, p), [out], [source, *operands], [(c * p, p, 1), (0, 0, 0), *[(p, 0, 1)] * len(operands)], (c * s, s), name="sample")
-    return tape.record(out, _sampled_back, (x, *weights), (places, tape.keep(x, *weights)), "GridSampler2DBackward0")
+    return tape.record(out, _sampled_back, (x, *(weights or (grid,))), (places, tape.keep(x, *weights), tuple(grid.meta.shape)), "GridSampler2DBackward0")
 
 
 def _sampled_back(node: Any, g: Tensor) -> Any:
-    places, kept = node[tape.SAVED]
+    places, kept, of_grid = node[tape.SAVED]
     x, *weights = tape.kept(node, kept)
     ex, *ew = node[tape.EDGES]
     rows = [at.clamp(min=0).unsqueeze(1).expand(g.meta.shape) for at in places]
@@ -153,6 +159,8 @@ def _sampled_back(node: Any, g: Tensor) -> Any:
         gx = g.new_zeros(x.meta.shape)
         for at, out, w in zip(rows, outside, weights or [None], strict=True):
             gx.scatter_add_(2, at, (g if w is None else g * w.unsqueeze(1)).masked_fill(out, 0))
+    if not weights:
+        return gx, None if ew[0] is None else g.new_zeros(of_grid)
     gw = [None if e is None else (x.gather(2, at).masked_fill(out, 0) * g).sum(1) for e, at, out in zip(ew, rows, outside, strict=False)]
     return (gx, *gw)
 

@@ -114,14 +114,14 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
 
 
 def _distinct(name: str, t: Tensor, by_order: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> Any:
+    if t.meta.dtype.is_complex:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name}': complex numbers have no order")
     if dim is not None and not t.meta.shape:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     own = _by_device(name, t, by_order, return_inverse, return_counts, dim)
     if own is not None:
         return own
     a, m = host_array(t.detach()), t.meta
-    if m.dtype.is_complex:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{m.dtype.name}': complex numbers have no order")
     if dim is None:
         axis, rows = 0, np.ascontiguousarray(a).reshape(-1, 1)
     else:

@@ -334,7 +334,7 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
 def _sampled(input: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> Any:
     n, c, *size = input.shape
     places, weights = grid_places(grid, tuple(size), mode, padding_mode, bool(align_corners))
-    return sampled(input.flatten(2), places, weights).reshape(n, c, *grid.shape[1:-1])
+    return sampled(input.flatten(2), places, weights, grid).reshape(n, c, *grid.shape[1:-1])
 
 
 _sampled_wide = in_float32(_sampled)

@@ -132,3 +132,11 @@ def test_shapes_that_do_not_fit_in_16_bit_sums():
                  lambda: one.baddbmm(one[None], one[None]), lambda: one.addbmm(one[None], one[None])):
         with pytest.raises(RuntimeError):
             call()
+
+
+def test_products_of_nothing_ask_for_no_type():
+    none, row, column = (fb.zeros(*s, dtype=fb.bool) for s in ((0, 2), (1, 0), (0, 3)))
+    assert fb.mm(row, column).tolist() == [[False] * 3] and (none @ fb.ones(2, 4, dtype=fb.bool)).shape == (0, 4)
+    assert fb.tensordot(row, row, 0).shape == (1, 0, 1, 0)
+    with pytest.raises(NotImplementedError, match="Bool"):
+        fb.ones(1, 2, dtype=fb.bool) @ fb.ones(2, 1, dtype=fb.bool)

@@ -126,3 +126,10 @@ def test_on_every_device(device):
     np.testing.assert_array_equal(at.cpu().numpy(), a.argmax(1))
     assert t.argmin().item() == a.argmin()
     np.testing.assert_array_equal(t.amin((0, 1)).cpu().numpy(), a.min())
+
+
+def test_aminmax_says_first_that_an_axis_is_empty():
+    with pytest.raises(IndexError, match="dim 0 to have non-zero size"):
+        fb.aminmax(fb.zeros(0, 2, dtype=fb.complex64), dim=0)
+    with pytest.raises(NotImplementedError, match="complex64"):
+        fb.aminmax(fb.zeros(1, 2, dtype=fb.complex64), dim=0)

@@ -79,3 +79,23 @@ def test_any_shape_axes_and_order_are_numpys(shape: list[int], correction: int, 
     np.testing.assert_allclose(spread.numpy(), values.var(dims, ddof=correction), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(mean.numpy(), values.mean(dims), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(fb.std(x, dims, correction=correction).numpy(), values.std(dims, ddof=correction), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("name", ["var", "var_mean"])
+def test_gradients_of_variances_without_freedom(name):
+    inf = float("inf")
+
+    def gradient(values, **how):
+        x = fb.tensor(values, requires_grad=True)
+        made = getattr(fb, name)(x, **how)
+        y = made[0] if name == "var_mean" else made
+        (2 * y).sum().backward()
+        return x.grad.tolist()
+    assert gradient([1.0, 3.0], correction=2) == [inf, inf]  # of all elements: PyTorch's infinity has one sign
+    assert gradient([1.0, 3.0], correction=5) == [inf, inf]
+    some = gradient([1.0, 2.0, 3.0], correction=3)
+    assert some[::2] == [inf, inf] and np.isnan(some[1])  # NaN at the mean
+    assert gradient([1.0, 3.0], dim=0, correction=2) == [-inf, inf]
+    assert gradient([1.0, 3.0], dim=0, correction=4) == [2.0, -2.0]
+    assert np.isnan(gradient([2.0])).all()

@@ -200,3 +200,9 @@ def test_histogram_refuses_edges_that_are_none():
     with pytest.raises(RuntimeError, match=r"weight\(float64\)"):
         fb.histogram(x, 2, weight=x.double())
     assert len(fb.histogram(x).hist) == 100
+
+
+def test_complex_numbers_have_no_order_whatever_the_shape():
+    for how in ({"dim": 0}, {}):
+        with pytest.raises(NotImplementedError, match="complex64"):
+            fb.unique(fb.zeros((), dtype=fb.complex64), **how)

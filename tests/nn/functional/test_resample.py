@@ -151,3 +151,29 @@ def test_sampling_nothing(mode, shape):
     assert made.shape == (*shape[:2], 3, 5)
     made.sum().backward()
     assert x.grad.shape == shape
+
+
+def test_coordinates_that_are_no_numbers_are_seen_as_pytorch_sees_them():
+    x = flambeau.arange(9.0).view(1, 1, 3, 3)
+    nan, inf = float("nan"), float("inf")
+    grid = flambeau.tensor([[nan, 0.0], [inf, 0.0], [-inf, 1.0], [0.0, nan]]).view(1, 2, 2, 2)
+
+    def seen(mode, padding):
+        return F.grid_sample(x, grid, mode, padding, align_corners=True).flatten().tolist()
+    for mode in ("bilinear", "bicubic"):
+        assert all(np.isnan(seen(mode, "zeros"))), mode
+    assert seen("nearest", "zeros") == [0.0] * 4
+    for mode in ("bilinear", "nearest"):
+        assert seen(mode, "border") == [3.0, 5.0, 6.0, 1.0], mode  # NaN is held at the first element of its axis
+        assert seen(mode, "reflection") == [3.0, 3.0, 6.0, 1.0], mode  # and an infinity has no reflection
+    volume = flambeau.arange(27.0).view(1, 1, 3, 3, 3)
+    at = flambeau.tensor([[nan, 0.0, 0.0], [0.0, inf, 0.0], [0.0, 0.0, -inf]]).view(1, 1, 1, 3, 3)
+    sample = lambda padding: F.grid_sample(volume, at, padding_mode=padding, align_corners=True).flatten().tolist()  # noqa: E731
+    assert sample("zeros") == [0.0, 0.0, 0.0]
+    assert sample("border") == [14.0, 16.0, 4.0]  # NaN at the last
+
+
+def test_a_grid_of_nearest_elements_has_a_gradient_of_zeros():
+    x, grid = flambeau.ones(1, 1, 2, 2), flambeau.zeros(1, 2, 3, 2, requires_grad=True)
+    F.grid_sample(x, grid, "nearest", align_corners=False).sum().backward()
+    assert grid.grad.shape == grid.shape and not grid.grad.any()

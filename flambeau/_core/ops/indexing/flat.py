@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ... import layout
 from ...autograd import tape
 from ...dtypes import int64
 from ...tensor import Tensor
 from ..checks import no_overlap, same_device
+from ..copies import contiguous
 from ..memory_format import contiguous_format
 from ..table import op
 from .positions import put_at, take_at
@@ -17,7 +19,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:  # noqa: A002
     if index.meta.dtype is not int64:
         raise RuntimeError("take(): Expected a long tensor for index, but got " + index.meta.dtype.name.capitalize())
     same_device("take", input, index)
-    return take_at(input.reshape(-1), [index])
+    return take_at(input.reshape(-1), [contiguous(index)])  # dense whatever the index's layout is, as PyTorch's
 
 
 def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:  # noqa: A002
@@ -49,4 +51,9 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     """A copy with elements written (or added) at positions of the flattened tensor."""
     _check_put(input, index, source)
     flat = input.clone(memory_format=contiguous_format).reshape(-1)
-    return put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
+    made = put_at(flat, [index.reshape(-1)], source.reshape(-1), accumulate).reshape(tuple(input.meta.shape))
+    m = input.meta
+    if m.contiguous or not layout.is_dense(m.shape, m.strides):
+        return made
+    order = sorted(range(len(m.shape)), key=lambda i: -m.strides[i])  # dense input keeps its order of axes
+    return made.permute(order).contiguous().permute([order.index(i) for i in range(len(order))])

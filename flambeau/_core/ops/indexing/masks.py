@@ -7,18 +7,19 @@ from typing import Any
 from ... import layout
 from ...autograd import tape
 from ...dtypes import bool_, number
+from ...errors import warn
 from ...kernels import expr as E
 from ...kernels.specs import Chosen
 from ...runtime import caches
 from ...tensor import Meta, Tensor, meta, new
 from .. import routines
 from ..casts import to_dtype
-from ..checks import same_device, to_one_device
+from ..checks import same_device, scalar_tensor, to_one_device
 from ..elementwise import Pointwise
 from ..memory_format import contiguous_format
 from ..table import op
 from .nonzero import _count_of, nonzero_counts
-from .positions import take_at
+from .positions import put_at, take_at
 
 
 def _chosen(t: Tensor, mask: Tensor) -> Tensor | None:
@@ -98,8 +99,21 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
     return to_one_device("masked_fill", (t, mask, value))
 
 
+def fill_in_place(name: str, self: Tensor, operands: tuple[Any, ...]) -> Tensor:
+    """Fills where a mask is true; operands: `_fill_operands` of self.  An element that several places show is filled where one of them is chosen,
+    with a warning as PyTorch's; where it would be recorded that raises RuntimeError."""
+    if self.meta.contiguous or not layout.overlaps_itself(self.meta.shape, self.meta.strides) or tape.recording(self):
+        return MASKED_FILL.inplace(self, operands)
+    warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced "
+         "indexing e.g. tensor[mask] = scalar")
+    _, mask, value = operands
+    if not isinstance(value, Tensor):
+        value = scalar_tensor(value, self).to(self.meta.dtype)
+    return put_at(self, mask.expand(self.meta.shape).nonzero(as_tuple=True), value, False, told=True)
+
+
 def _masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
-    return MASKED_FILL.inplace(self, _fill_operands(self, mask, value))
+    return fill_in_place("masked_fill_", self, _fill_operands(self, mask, value))
 
 
 @op(inplace=_masked_fill_, batch="pointwise")
@@ -136,4 +150,4 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
     picked = take_at(source.reshape(-1), [at.clamp(max=source.meta.numel - 1)]).reshape(shape)
     from ..binary import where_
     made: Tensor = where_(m, picked, x)
-    return made
+    return made.contiguous()

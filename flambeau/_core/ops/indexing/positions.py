@@ -205,10 +205,12 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
-def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool, negative: bool = True) -> Tensor:
-    """Writes (or adds) values at positions, in place, recorded.  negative: they may count from an axis's end."""
+def put_at(x: Tensor, indices: Sequence[Tensor | None], value: Tensor, accumulate: bool, negative: bool = True,
+           told: bool = False) -> Tensor:
+    """Writes (or adds) values at positions, in place, recorded.  negative: they may count from an axis's end.  told: the user has been warned of an
+    expanded x."""
     recording = _grad.get() and inplace.check(x, (x, value))
-    if not x.meta.contiguous and layout.overlaps_itself(x.meta.shape, x.meta.strides):
+    if not told and not x.meta.contiguous and layout.overlaps_itself(x.meta.shape, x.meta.strides):
         warn("Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to "
              "advanced indexing e.g. tensor[indices] = tensor")
     no_overlap(x, value, *indices)

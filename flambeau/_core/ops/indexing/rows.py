@@ -12,7 +12,7 @@ from ..casts import to_dtype
 from ..checks import may_write, no_overlap, same_device
 from ..memory_format import contiguous_format
 from ..table import op
-from .masks import MASKED_FILL, _fill_operands
+from .masks import _fill_operands, fill_in_place
 from .positions import put_at, take_at
 
 
@@ -148,7 +148,7 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     same_device("index_fill_", self, index)
     if value.store.ptr == self.store.ptr:
         value = value.clone()
-    return MASKED_FILL.inplace(self, _index_fill_operands(self, axis, index, value))
+    return fill_in_place("index_fill_", self, _index_fill_operands(self, axis, index, value))
 
 
 def _index_fill_operands(t: Tensor, axis: int, index: Tensor, value: Any) -> tuple[Any, ...]:

@@ -36,3 +36,10 @@ def test_undersized_and_mistyped_positions():
     x = fb.zeros(3)
     x[fb.tensor([True, False, True])] = fb.tensor(2, dtype=fb.int64)
     assert x.tolist() == [2, 0, 2]
+
+
+def test_layouts_of_take_and_put():
+    x = fb.arange(6.0).view(2, 3)
+    assert fb.take(x, fb.tensor([[0, 1, 2], [1, 2, 3]]).t()).stride() == (2, 1)
+    made = fb.put(x.t(), fb.tensor([1]), fb.ones(1))
+    assert made.stride() == (1, 3) and made.tolist() == [[0.0, 1.0], [1.0, 4.0], [2.0, 5.0]]

@@ -90,3 +90,24 @@ def test_masked_scatter_of_many_and_of_any_layout(d, device):
             with pytest.raises(RuntimeError, match="same number of elements"):
                 x.masked_scatter(mask, source[:1])
         assert not x.masked_scatter(mask & False, source[:0]).to(fb.float64).any() if d is not fb.complex128 else True
+
+
+def test_filling_expanded_tensors_warns_and_fills_what_any_place_chooses():
+    for fill, name in ((lambda x: x.masked_fill_(fb.tensor([False, False, True]), 2.0), "masked_fill_"),
+                       (lambda x: x.masked_fill_(fb.tensor([False, True, True]), fb.tensor(2)), "masked_fill_"),
+                       (lambda x: x.index_fill_(0, fb.tensor([1]), 2.0), "index_fill_")):
+        one = fb.ones(1)
+        with pytest.warns(UserWarning, match=f"Use of {name} on expanded tensors is deprecated"):
+            assert fill(one.expand(3)).tolist() == [2.0] * 3
+        assert one.item() == 2.0
+    one = fb.ones(1)
+    with pytest.warns(UserWarning, match="expanded"):
+        one.expand(3).masked_fill_(fb.zeros(3, dtype=fb.bool), 2.0)
+    assert one.item() == 1.0
+    with pytest.raises(RuntimeError, match="more than one element"):  # recorded, it is refused
+        (fb.ones(1, requires_grad=True) * 1).expand(3).masked_fill_(fb.tensor([True, False, False]), 2.0)
+
+
+def test_masked_scatter_is_dense_whatever_the_layout_of_the_mask():
+    mask = fb.ones(3, 2, dtype=fb.bool).t()
+    assert fb.masked_scatter(fb.zeros(1, 3), mask, fb.ones(6)).stride() == (3, 1)
