@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy  # which imports its parts when they are first asked for
@@ -83,3 +85,26 @@ def test_renorm():
     assert t.renorm_(2, 1, 2) is t
     np.testing.assert_allclose(t.numpy(), want)
     assert gradcheck(lambda x: fb.renorm(x, 3, 0, 1.5), (fb.tensor(a, requires_grad=True),))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, math.inf])
+def test_distances_of_pairs_of_rows_are_those_of_all_pairs(p):
+    for n, d in ((0, 3), (1, 3), (2, 1), (6, 4), (5, 0)):
+        x = fb.tensor(np.random.default_rng(n).normal(size=(n, d)), dtype=fb.float64)
+        i, j = np.triu_indices(n, 1)
+        expected = np.linalg.norm(x.numpy()[i] - x.numpy()[j], p, axis=1) if d else np.zeros(len(i))
+        np.testing.assert_allclose(fb.pdist(x, p).numpy(), expected)
+        if n > 1 and d:
+            assert gradcheck(lambda x: fb.pdist(x, p), (x.clone().requires_grad_(),)) if p else True
+    same = fb.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]]).requires_grad_()
+    fb.pdist(same).sum().backward()
+    assert same.grad is not None and fb.isfinite(same.grad).all()
+
+
+def test_distances_of_pairs_that_are_refused():
+    with pytest.raises(RuntimeError, match="pdist only supports floating-point dtypes"):
+        fb.pdist(fb.arange(6).reshape(3, 2))
+    with pytest.raises(RuntimeError, match="pdist only supports non-negative p values"):
+        fb.pdist(fb.rand(3, 2), -1.0)
+    with pytest.raises(RuntimeError, match="2D tensors, got: 3D"):
+        fb.pdist(fb.rand(3, 2, 2))
