@@ -408,10 +408,10 @@ def _key(name: str, kind: str, loose: bool, default: Any) -> str:
     return name
 
 
-def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, own_view: bool = False) -> CodeType:
-    """The code of a function. planned: see above. out: it has `out=`. renames: it takes parameters by NumPy's names too, as those listed in *args by
-    theirs. learns: it looks
-    for a learned plan first. own_view: see `fields`."""
+def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, learns: bool = False, own_view: bool = False,
+          outs: bool = False) -> CodeType:
+    """The code of a function. planned: see above. out: it has `out=`. outs: calls with that are planned too. renames: it takes parameters by NumPy's
+    names too, as those listed in *args by theirs. learns: it looks for a learned plan first. own_view: see `fields`."""
     parameters = list(s.positional)
     renames = s.more is None and ((renames and not set(OTHER_NAMES.values()).isdisjoint(s.names())) or s.listed() is not None)
     first = len(parameters) - len(s.defaults)
@@ -432,7 +432,14 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if other_names: return renamed({values}, other_names{', out' if out else ''})")
     if s.rest is not None and s.kinds[s.rest] == OLD:
         lines.append(f"    if {s.rest}: return reordered({values}{', out' if out else ''})")
-    if out:
+    if out and outs:
+        lines += ["    if out is not None:",
+                  "        try:",
+                  f"            plan = outs[out.meta, ({_plan_key(s)})]",
+                  "        except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
+                  "            plan = None",  # an error of what follows is shown without the KeyError before it
+                  f"        return into(out, {values}) if plan is None else plan(out, {_passed(s)})"]
+    elif out:
         lines.append(f"    if out is not None: return into(out, {values})")
     then = [] if own_view else [f"    if made.__class__ is Tensor and made.base is not None: known_as(made, {values})"]
     lines += _planned(s, values) if planned else _learning(s, values, then) if learns else _direct(s, values, then)
@@ -481,14 +488,23 @@ def _required(s: Signature, values: str) -> list[str]:
     return [f"    if {' or '.join(missing)}: forgotten({values})"] if missing else []
 
 
-def _planned(s: Signature, values: str) -> list[str]:
+def _plan_key(s: Signature) -> str:
+    """The parts of the key that a plan is looked up by."""
     names = s.keyed()
     keys = {n: _key(n, s.kinds[n], s.loose(n), s.default(n)) for n in names}
     if s.rest is not None and s.kinds[s.rest] not in (SIZES, OLD):
         keys[s.rest] = f"{s.rest}[0] if len({s.rest}) == 1 and {s.rest}[0].__class__ in PLAIN else told({s.rest})"
     parts = _together(s, keys) + ([f"told({s.more}) if {s.more} else ()"] if s.more is not None else [])
-    key = "".join([f"{part}, " for part in parts])
-    operands = ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+    return "".join([f"{part}, " for part in parts])
+
+
+def _passed(s: Signature) -> str:
+    """What the call of a plan is given."""
+    return ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+
+
+def _planned(s: Signature, values: str) -> list[str]:
+    names, key, operands = s.keyed(), _plan_key(s), _passed(s)
     whole = "".join([f"if sum(k_{n}).__class__ is int: " for n in names if s.kinds[n] == SIZES])
     # `miss` is called outside the handler: an error it raises is shown without the KeyError before it
     return ["    try:",

@@ -194,7 +194,8 @@ class Operation:
 
     name: as users know it.  body: the function that carries it out, or, for a `planned` one, gives the plan of a call with these
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
-    `out=`, called with `out`, the arguments and the keywords; None where there is none.  renames: it takes NumPy's names.
+    `out=`, called with `out`, the arguments and the keywords; None where there is none; its attribute `plan`, where it has one, is called the same
+    and gives what carries out further calls on these layouts, by `out` and the operands, or None.  renames: it takes NumPy's names.
     signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
     (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
     """
@@ -250,7 +251,10 @@ class Operation:
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
         own_view = self.name in fields.of("own_view")
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view)
+        outs = hasattr(self.out, "plan")
+        if outs:
+            caches.cache(self.env, "outs")  # calls with `out=` by its layout and the others
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view, outs=outs)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             self.learner = Learner(self, s, self.env)
@@ -400,7 +404,14 @@ class Operation:
         for x in (out, *values):
             if isinstance(x, Tensor) and not x.meta.plain and "_tangents" in x.__dict__:
                 hooks.no_out_of_duals(self.name)
-        return self.out(out, args, kwargs)
+        since = caches.epoch
+        made = self.out(out, args, kwargs)
+        if hasattr(self.out, "plan") and made is out and all(x.meta.plain for x in (out, *values) if isinstance(x, Tensor)):
+            key = self._key(values)
+            run = None if key is None else self.out.plan(out, args, kwargs)
+            if run is not None:
+                caches.keep_since(since, self.env["outs"], (out.meta, key), run)
+        return made
 
     def renamed(self, values: Values, other_names: dict[str, Any], out: Any = None) -> Any:
         """A call with parameters by other names than ours (NumPy's `axis`, `keepdims`, …), or with what else stands in *args as one sequence by its

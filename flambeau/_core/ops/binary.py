@@ -131,21 +131,22 @@ def _additive(name: str, plain: Pointwise, scaled: Pointwise, aliases: tuple[str
         return scaled.planned_inplace((a, b), (alpha,), ()) if _exact(alpha) and b is other else scaled.inplace(
             a, (a, b), (_operand(name, "alpha", alpha),))
 
-    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def told(args: tuple[Any, ...], kwargs: dict[str, Any]) -> table.Told:
         a, b = _pair(name, *args)
         if name == "sub":
             no_bool(a, b)
         alpha = kwargs.get("alpha", 1)
         if alpha == 1 and type(alpha) is int:
-            return write_out(plain, out, (a, b), (), ())
+            return plain, (a, b), (), ()
         scale(a, b, alpha)
-        return write_out(scaled, out, (a, b), (alpha,), ())
+        return scaled, (a, b), (alpha,), ()
     function.__doc__ = f"input {'+' if name == 'add' else '-'} alpha * other, broadcast."
     kinds = {"alpha": FACTOR, **_PAIR, "old": OLD}
 
     def signature(first: str) -> Signature:
         return Signature((first, "other"), ("alpha",), (), {"alpha": 1}, kinds, "old")
-    made = table.planned(name, function, inplace=inplace, out=write, aliases=aliases, signature=signature("input"), inplace_signature=signature("self"))
+    made = table.planned(name, function, inplace=inplace, out=table.writing(told), aliases=aliases, signature=signature("input"),
+                         inplace_signature=signature("self"))
     return made
 
 
@@ -197,10 +198,8 @@ def _divided(made: Pointwise, input: Any, other: Any) -> Any:  # noqa: A002
     return made((a, b), (), ()) if isinstance(a, Tensor) and a is not input else _planned(made, a, b)
 
 
-def _write_div(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    made = _division(kwargs.get("rounding_mode"))
-    a, b = _pair("div", *args)
-    return write_out(made, out, (a, b), (), ())
+def _div_told(args: tuple[Any, ...], kwargs: dict[str, Any]) -> table.Told:
+    return _division(kwargs.get("rounding_mode")), _pair("div", *args), (), ()
 
 
 def _other_mode(name: str, made: Pointwise, doc: str) -> Any:
@@ -211,13 +210,11 @@ def _other_mode(name: str, made: Pointwise, doc: str) -> Any:
     def inplace(self: Tensor, other: Any) -> Any:
         return _written(made, self, _operand(name, "other", other))
 
-    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return write_out(made, out, _pair("div", *args), (), ())
     function.__doc__ = doc
-    return table.planned(name, function, inplace=inplace, out=write, kinds=_PAIR)
+    return table.planned(name, function, inplace=inplace, out=table.writing(lambda args, _: (made, _pair("div", *args), (), ())), kinds=_PAIR)
 
 
-div = table.planned("div", _div, inplace=_div_inplace, out=_write_div, kinds=_PAIR, aliases=("divide",))
+div = table.planned("div", _div, inplace=_div_inplace, out=table.writing(_div_told), kinds=_PAIR, aliases=("divide",))
 true_divide = _other_mode("true_divide", DIV, "input / other; integers give the default float type.")
 floor_divide = _other_mode("floor_divide", FLOOR_DIVIDE, "floor(input / other), in the operands' common type.  It has no derivative.")
 
@@ -310,13 +307,13 @@ def _pow_inplace(self: Tensor, exponent: Any) -> Any:
     return plan
 
 
-def _write_pow(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _pow_told(args: tuple[Any, ...], kwargs: dict[str, Any]) -> table.Told:
     made, operands, consts = _power(*args, **kwargs)
-    return write_out(made, out, operands, (), consts)
+    return made, operands, (), consts
 
 
 _POWER = {"input": EITHER, "self": EITHER, "exponent": VALUE}
-pow = table.planned("pow", _pow, inplace=_pow_inplace, out=_write_pow, kinds=_POWER)  # noqa: A001
+pow = table.planned("pow", _pow, inplace=_pow_inplace, out=table.writing(_pow_told), kinds=_POWER)  # noqa: A001
 
 
 def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
@@ -547,12 +544,11 @@ def _nextafter_inplace(self: Tensor, other: Tensor) -> Any:
     return _written(made, *operands)
 
 
-def _write_nextafter(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    made, operands = _next_of(*args, **kwargs)
-    return write_out(made, out, operands, (), ())
+def _nextafter_told(args: tuple[Any, ...], kwargs: dict[str, Any]) -> table.Told:
+    return *_next_of(*args, **kwargs), (), ()
 
 
-nextafter = table.planned("nextafter", _nextafter, inplace=_nextafter_inplace, out=_write_nextafter, kinds=_PAIR)
+nextafter = table.planned("nextafter", _nextafter, inplace=_nextafter_inplace, out=table.writing(_nextafter_told), kinds=_PAIR)
 
 
 def _no_complex(x: Any, v: Any) -> None:
@@ -672,7 +668,7 @@ def _choice(condition: Any, input: Any = None, other: Any = None) -> tuple[Any, 
     return condition, _operand("where", "input", input), _operand("where", "other", other)
 
 
-where_ = table.planned("where", _where, out=lambda out, args, kwargs: write_out(WHERE, out, _choice(*args, **kwargs), (), ()), method=False,
+where_ = table.planned("where", _where, out=table.writing(lambda args, kwargs: (WHERE, _choice(*args, **kwargs), (), ())), method=False,
                        kinds={"condition": TENSOR, "input": VALUE, "other": VALUE})
 
 

@@ -24,7 +24,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, meta
-from . import checks, launch
+from . import checks, launch, outputs
 from .unsupported import SparseMeta
 
 if TYPE_CHECKING:
@@ -283,6 +283,33 @@ class Pointwise:
                *[x if c is None else c(x) for c, x in zip(convert, given, strict=True)])
         for o in outs:
             o.store.version += 1
+
+    def planned_out(self, out: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Callable[..., Tensor] | None:
+        """What carries out further calls with `out=` on these layouts, given `out`, the operands and the numbers; None where the operands
+        have to be moved first."""
+        if any(isinstance(x, complex) for x in operands) or checks.to_one_device(self.name, operands, (out,)) is not operands:
+            return None
+        launch, convert = self.writing((out.meta,), operands, numbers, consts)
+        truth = self.program(operands, numbers, consts, self.common(operands), None)[0].out_types[0].kind == "b"
+        n, tensors = self.arity, [i for i, x in enumerate(operands) if isinstance(x, Tensor)]
+        rest = [i for i in range(n + len(numbers)) if i not in tensors]
+        name = self.name
+
+        def call(out: Tensor, *given: Any) -> Tensor:
+            store, ptrs = out.store, [out.ptr]
+            recorded = out.node is not None
+            for i in tensors:
+                x = given[i]
+                recorded = recorded or x.node is not None
+                if x is not out and x.store.ptr == store.ptr:
+                    checks.apart_from(out, (x,))
+                ptrs.append(x.ptr)
+            if recorded and not truth:
+                outputs.forbid_recording(name, given, out)
+            launch(*ptrs, *[given[i] if c is None else c(given[i]) for i, c in zip(rest, convert, strict=True)])
+            store.version += 1
+            return out
+        return call
 
     def writing(self, outs: tuple[Meta, ...], operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """The launch that writes into tensors of these metas, and the converters of its numbers."""

@@ -368,10 +368,11 @@ def _forms(made: Pointwise, name: str, names: tuple[str, ...], params: tuple[tup
         found = made.planned_inplace(operands, numbers, consts)
         return found if check is None else _checked(check, found, operands, numbers)
 
-    def write(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        operands, numbers, consts = bind(args[:-1] if flag and len(args) > len(names) + len(positional) else args,
-                                         {k: v for k, v in kwargs.items() if k != "inplace" or not flag})
-        return write_out(made, target, operands, numbers, consts)
+    def told(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Told:
+        return made, *bind(args[:-1] if flag and len(args) > len(names) + len(positional) else args,
+                           {k: v for k, v in kwargs.items() if k != "inplace" or not flag})
+    # numbers are passed behind the operands, and looked at by `check` each time
+    write = writing(told, check is None and not any(is_number for n, _, is_number in params if n in keyword))
     home = str(getattr(made.formula, "__module__", __name__))
     plan.__module__ = plan_inplace.__module__ = __name__ if ".kernels." in home else home
     run = Operation(name, plan, planned=True, signature=signature(("inplace", False)) if flag else signature(), out=write if out else None,
@@ -398,6 +399,25 @@ def _as_given(operands: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str
     tensors in the place of numbers are not."""
     given = (*args, *kwargs.values())
     return all(any(x is y for y in given) for x in (*operands, *numbers))
+
+
+Told = tuple[Pointwise, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]
+
+
+def writing(told: Callable[[tuple[Any, ...], dict[str, Any]], Told], plans: bool = True) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+    """The form with `out=` of formulas: see `Operation`.  told: gives a call's formula, with its operands, numbers and constants.  plans: whether
+    further calls on the same layouts are planned."""
+    def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made, operands, numbers, consts = told(args, kwargs)
+        return write_out(made, out, operands, numbers, consts)
+
+    def plan(out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        made, operands, numbers, consts = told(args, kwargs)
+        as_given = all(x is y for x, y in zip((*operands, *numbers), (*args, *kwargs.values()), strict=False))
+        return made.planned_out(out, operands, numbers, consts) if as_given else None
+    if plans:
+        write.plan = plan  # type: ignore[attr-defined]
+    return write
 
 
 def write_out(made: Pointwise, out: Any, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import flambeau as fb
@@ -142,3 +143,53 @@ def test_what_pytorch_says_of_a_type_that_does_not_fit():
             (lambda: fb.histogram(x, 3, out=(x.double(), x.clone())), "input tensor and hist tensor should have the same dtype")):
         with pytest.raises(RuntimeError, match=said):
             call()
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow", "nextafter", "maximum"])
+def test_a_formula_s_further_calls_into_a_tensor_are_planned(name, device):
+    """What is planned by layouts alone asks each call's tensors the same things."""
+    call, oracle = getattr(fb, name), getattr(np, {"sub": "subtract", "mul": "multiply", "div": "divide", "pow": "power"}.get(name, name))
+    for shape in ((3, 4), (3, 1), (4,)):
+        for _ in range(4):
+            a, b = np.random.rand(3, 4).astype("float32") + 1, np.random.rand(*shape).astype("float32") + 1
+            x, y, out = fb.tensor(a, device=device), fb.tensor(b, device=device), fb.zeros(3, 4, device=device)
+            version, address = out._version, out.data_ptr()
+            assert call(x, y, out=out) is out and out.data_ptr() == address and out._version == version + 1
+            assert np.allclose(out.cpu().numpy(), oracle(a, b), rtol=1e-6)
+            into_own = call(x, y, out=x)
+            assert into_own is x and np.allclose(x.cpu().numpy(), oracle(a, b), rtol=1e-6)
+    memory = fb.rand(5, 4, device=device) + 1
+    with pytest.raises(RuntimeError, match="single memory location|some elements"):
+        call(memory[1:4], y, out=memory[:3])
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        call(x, y.clone().requires_grad_(), out=out)
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        call(x, y, out=out.clone().requires_grad_())
+    with fb.no_grad():
+        call(x, y.clone().requires_grad_(), out=out)
+    with pytest.raises(TypeError, match="out"):
+        call(x, y, out=3)
+    with pytest.raises(RuntimeError, match="cast"):
+        call(x, y, out=fb.zeros(3, 4, dtype=fb.int64, device=device))
+    strided = fb.zeros(4, 3, device=device).T
+    for _ in range(3):
+        call(x, y, out=strided)
+    assert fb.equal(strided, call(x, y))
+    assert call(x, y, out=fb.empty(0, device=device)).shape == (3, 4)
+
+
+def test_numbers_are_those_of_each_call_into_a_tensor(device):
+    x, out = fb.arange(6.0, device=device), fb.empty(6, device=device)
+    for k in (2, 3.5, 1, 1, 2, -1.0, 0):
+        assert fb.add(x, x, alpha=k, out=out).tolist() == pytest.approx([i + k * i for i in range(6)])
+        assert fb.mul(x, k, out=out).tolist() == [i * k for i in range(6)]
+        assert fb.mul(k, x, out=out).tolist() == [i * k for i in range(6)]
+        assert fb.pow(x + 1, k, out=out).tolist() == pytest.approx([(i + 1) ** k for i in range(6)])
+        assert fb.sub(k, x, out=out).tolist() == [k - i for i in range(6)]
+    for mode in ("floor", "trunc", None, "floor"):
+        assert fb.div(x, -4, rounding_mode=mode, out=out).tolist() == fb.div(x, -4, rounding_mode=mode).tolist()
+    for mask in ([True, False] * 3, [False] * 6):
+        assert fb.where(fb.tensor(mask, device=device), x, 7.0, out=out).tolist() == [i if m else 7.0 for i, m in enumerate(mask)]
+    with pytest.raises(RuntimeError, match="floating"):
+        for _ in range(3):
+            fb.add(x.long(), x.long(), alpha=0.5, out=fb.empty(6, dtype=fb.int64, device=device))
