@@ -249,15 +249,16 @@ _BERNOULLI = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791
 """(2k)! / B_2k for k = 1 ... 12."""
 
 
-def _zeta_above(s: Expr, q: Expr, power: Callable[[Expr], Expr]) -> Expr:
-    """zeta for q > 0, by Euler and Maclaurin's formula after 12 terms; `power` takes a to a ** -s."""
+def _zeta_above(s: Expr, q: Expr, power: Callable[..., Expr]) -> Expr:
+    """zeta for q > 0, by Euler and Maclaurin's formula after 12 terms; `power` takes a to a ** -s, and with 1 to a ** (1 - s), which is there where
+    a ** -s has vanished."""
     total = power(q) if short() else E.pow_(q, -s)  # the largest term
     a = q + 1.0
     for _ in range(11):
         total = total + power(a)
         a = a + 1.0
     last = power(a)
-    total = total + last * a / (s - 1.0) + 0.5 * last
+    total = total + power(a, 1) / (s - 1.0) + 0.5 * last
     factor, shrink = s, last / a
     k = 0.0
     for b in _BERNOULLI:
@@ -270,7 +271,7 @@ def _zeta_above(s: Expr, q: Expr, power: Callable[[Expr], Expr]) -> Expr:
     return total
 
 
-def _zeta_everywhere(s: Expr, q: Expr, power: Callable[[Expr], Expr], odd: Expr) -> Expr:
+def _zeta_everywhere(s: Expr, q: Expr, power: Callable[..., Expr], odd: Expr) -> Expr:
     """With the sum's terms below 0 put together from those of their sizes: q = r - m for a whole m, 0 < r < 1."""
     below = q < 0.0
     turn = q - E.round_(q)  # exact, and so is what is near a pole
@@ -278,13 +279,14 @@ def _zeta_everywhere(s: Expr, q: Expr, power: Callable[[Expr], Expr], odd: Expr)
     rest = where(turn < 0.0, -turn, 1.0 - turn)  # 1 - r
     beside = _zeta_above(s, where(below, rest, one), power) - _zeta_above(s, where(below, 1.0 - q, one), power)
     out = _zeta_above(s, where(below, where(turn < 0.0, 1.0 + turn, turn), q), power)
-    return where(below, out + where(odd == 0.0, beside, -beside), out)
+    out = where(below, out + where(odd == 0.0, beside, -beside), out)
+    return where(q < math.inf, out, const(math.nan, q.dtype))  # PyTorch has no limit there
 
 
 @in_double
 def zeta(s: Expr, q: Expr) -> Expr:
     """Hurwitz's zeta, the sum over k >= 0 of (k + q)^-s; for q < 0 where s is whole."""
-    out = _zeta_everywhere(s, q, lambda a: E.exp(-s * E.log(a)) if short() else E.pow_(a, -s), s - 2.0 * E.floor(s * 0.5))
+    out = _zeta_everywhere(s, q, lambda a, less=0: E.exp((less - s) * E.log(a)) if short() else E.pow_(a, less - s), s - 2.0 * E.floor(s * 0.5))
     nan, inf = const(math.nan, s.dtype), const(math.inf, s.dtype)
     out = where(q <= 0.0, where(q == E.floor(q), inf, where(s == E.floor(s), out, nan)), out)
     return where(s == 1.0, inf, where(s < 1.0, nan, out))
@@ -299,8 +301,8 @@ def _polygamma(n: int, x: Expr) -> Expr:
     size = float(math.factorial(n)) if n < 170 else math.inf
     s = const(n + 1.0, x.dtype)
 
-    def power(a: Expr) -> Expr:
-        made, factor, left = None, a, n + 1
+    def power(a: Expr, less: int = 0) -> Expr:
+        made, factor, left = None, a, n + 1 - less
         while left:
             if left & 1:
                 made = factor if made is None else made * factor

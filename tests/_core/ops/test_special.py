@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -267,3 +269,12 @@ def test_the_upper_incomplete_gamma_function_of_small_numbers_keeps_its_digits()
     a, x = np.array([1e-300, 1e-20, 1e-8, 0.01, 0.19]), np.array([1e-210, 1e-30, 0.5, 1.0, 1.15])
     np.testing.assert_allclose(torch.igammac(torch.tensor(a), torch.tensor(x)).numpy(), sp.gammaincc(a, x), rtol=2e-14)
     np.testing.assert_allclose(torch.igamma(torch.tensor(a), torch.tensor(x)).numpy(), sp.gammainc(a, x), rtol=2e-14)
+
+
+def test_zeta_and_polygamma_of_arguments_whose_power_vanishes() -> None:
+    x = torch.tensor([1.5e124, 5e142, 1e15], dtype=torch.float64)
+    np.testing.assert_allclose(torch.polygamma(2, x).numpy(), -1.0 / x.numpy() ** 2, rtol=2e-15)
+    far = torch.tensor([1.1e78, 3.9e94], dtype=torch.float64)
+    np.testing.assert_allclose(torch.polygamma(3, far).numpy(), 2.0 / far.numpy() ** 3, rtol=1e-15)
+    np.testing.assert_allclose(torch.special.zeta(torch.tensor(4.0, dtype=torch.float64), far).numpy(), far.numpy() ** -3 / 3, rtol=1e-15)
+    assert torch.polygamma(3, torch.tensor(math.inf)).isnan() and torch.polygamma(1, torch.tensor(math.inf)) == 0
