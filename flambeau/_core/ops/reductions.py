@@ -249,8 +249,8 @@ def _truth(name: str, how: str) -> Any:
 
         def build() -> Reduce:
             x = E.input(0, input.meta.dtype)
-            e = E.convert(x, bool_)
-            return Reduce((e,), (how,), (E.cast(E.acc(0, bool_), result),), (input.meta.dtype,))
+            e = E.cast(E.convert(x, bool_), dtypes.uint8)  # bytes: CPUs without registers for masks take bits apart
+            return Reduce((e,), (how,), (E.cast(E.convert(E.acc(0, dtypes.uint8), bool_), result),), (input.meta.dtype,))
         return reducing(input, axes, keepdim, _program(name, (input.meta.dtype, result), build), name)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Whether {name} elements along `dim` are true."
@@ -293,7 +293,8 @@ def _alike(a: Tensor, b: Tensor) -> bool:
     d = a.meta.dtype
     program = _alike_programs.get(d)
     if program is None:
-        program = _alike_programs[d] = Reduce((E.input(0, d) == E.input(1, d),), ("and",), (E.acc(0, bool_),), (d, d))
+        same = E.cast(E.input(0, d) == E.input(1, d), dtypes.uint8)  # bytes, as of `all`
+        program = _alike_programs[d] = Reduce((same,), ("and",), (E.convert(E.acc(0, dtypes.uint8), bool_),), (d, d))
     out = empty((), bool_, a.meta.device)
     launch.run(program, tuple(a.meta.shape), [out], [a, b], [(), a.meta.strides, b.meta.strides], name="equal")
     return bool(out)
