@@ -570,6 +570,23 @@ def test_versions_of_storages_on_the_same_memory() -> None:
     assert versions(True) == versions(False)
 
 
+def test_writes_through_data() -> None:
+    """While a run marks versions, `data` of what it met is memory like any other."""
+    def run(compiles: bool) -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        a, b = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def f(x: Any) -> Any:
+            for p, q in zip(a.parameters(), b.parameters(), strict=True):
+                p.data.copy_(0.25 * q.data + 0.75 * p.data)
+            return a(x).detach()
+        g: Any = torch.compile(f) if compiles else f
+        return g, [g(torch.full((2, 3), float(k))).tolist() for k in range(8)] + [p.tolist() for p in a.parameters()]
+    f, found = run(True)
+    assert f.__compiled__.records
+    assert found == run(False)[1]
+
+
 def test_keywords_and_constants() -> None:
     def f(x: Any, *, by: Any = 2, name: str = "a") -> Any:
         return {name: x * by}

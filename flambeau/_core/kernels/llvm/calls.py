@@ -95,7 +95,7 @@ def first_version() -> ptr:
     return untracked if infers() else zero
 
 def tracked(store: ptr) -> i1:
-    return ptr[ptr[store + VERSION] + 8] == PyLong_Type
+    return ptr[ptr[store + VERSION] + 8] != ptr[untracked + 8]
 
 def shown(m: ptr, store: ptr, address: ptr, begin: i64, added: i64, base: ptr) -> ptr:
     "A tensor of this meta on a storage, so many bytes behind an address, whose number is `begin`."
