@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
+from collections import OrderedDict
 from contextvars import ContextVar
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -49,6 +50,9 @@ class Calls(Knowing):
     def tested(self, x: Any) -> Any:
         raise NotImplementedError
 
+    def plainly(self, o: Any, key: str, value: Any) -> None:
+        raise NotImplementedError
+
     def store(self, kind: str, value: Any, o: Any, key: Any) -> None:
         raise NotImplementedError
 
@@ -68,6 +72,8 @@ class Calls(Knowing):
             return self._class(f)
         if t is partial:
             return self._opaque(f, "functools.partial")
+        if f is OBJECT.__setattr__:
+            return self.plainly
         found = static(t, "__call__")
         if type(found) is FunctionType:
             self.guards.shape(f, None)
@@ -212,9 +218,22 @@ class Calls(Knowing):
         return d.get(key, default)
 
     def _on_atoms(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if f in (bool, int, float) and len(args) == 1 and isinstance(args[0], Tensor) and not self.off:
+            return self._number(f, args[0])
         if not self.off and not all(map(self.atoms, (*args, *kwargs.values()))):
             self.taint(f"it calls {f.__name__} on an object")
         return self._new(f(*args, **kwargs))
+
+    def _number(self, f: Any, t: Tensor) -> Any:
+        """A tensor's element as a number."""
+        self.special(t, f"__{f.__name__}__")
+        self._argument(t)
+        made = f(t)
+        self._check()
+        return made
+
+    def special(self, x: Any, *names: str) -> Any:
+        raise NotImplementedError
 
     def _ordinary(self, f: Any) -> Any:
         """Builtin functions and classes."""
@@ -250,9 +269,9 @@ class Calls(Knowing):
                 if bool(self.tested(x)) is (f is any):
                     return f is any
             return f is all
-        if f in (sum, min, max, sorted, set, frozenset, dict):
+        if f in (sum, min, max, sorted, set, frozenset, dict, OrderedDict):
             given = [self.iterable(x) if not self.atoms(x, False) else x for x in args]
-            if f is not dict and not self.off:
+            if f is not dict and f is not OrderedDict and not self.off:
                 given = [[*x] if type(x) not in ATOMS else x for x in given]
                 if kwargs or not all(all(map(self.atoms, x)) if type(x) is list else self.atoms(x) for x in given):
                     if f is sum and not kwargs and all(isinstance(x, Tensor) or type(x) in NUMBERS for x in given[0]):
@@ -290,6 +309,8 @@ class Calls(Knowing):
     def _class(self, c: Any) -> Any:
         if c in _ON_ATOMS or c in _OVER_ITEMS or c in _FREE:
             return self._ordinary(c)
+        if c is OrderedDict:
+            return partial(self._over_items, c)
         if c is type:
             return lambda *args: self._typed(*args)
         if c in CONTEXTS or c in (dtype, device, Size) or (issubclass(c, BaseException) and c.__module__ == "builtins"):
@@ -297,6 +318,11 @@ class Calls(Knowing):
         reads = of_package(c, "__reads__")
         if reads is not None:
             return partial(self._told, c, reads)
+        new = static(c, "__new__")
+        new = new.__func__ if type(new) is staticmethod else new
+        if issubclass(c, tuple) and getattr(new, "__globals__", {}).get("__name__") == f"namedtuple_{c.__name__}" and c.__init__ is OBJECT.__init__:
+            self.guards.attribute(c, "__new__", new)
+            return c
         init = static(c, "__init__")
         if type(c) is type and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and not c.__module__.startswith(PACKAGE):
             self.guards.attribute(c, "__init__", init)

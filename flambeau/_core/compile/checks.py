@@ -20,9 +20,9 @@ def is_check(s: Any) -> bool:
     return isinstance(s, capture.Read) or (isinstance(s, Launch) and checks(s.prepared))
 
 
-def checked_first(plan: Planned) -> list[Any]:
-    """The steps of a record with its checks in front.  What a check looks at is worked out before it, once more, where that writes to nothing but memory that
-    is the record's own; other checks stay where they are."""
+def checked_first(plan: Planned) -> tuple[list[Any], int]:
+    """The steps of a record with its checks in front, and how many stand there.  What a check looks at is worked out before it, once more, where that
+    writes to nothing but memory that is the record's own; other checks stay where they are."""
     front: dict[int, Any] = {}
     left: list[Any] = []
     for k, s in enumerate(plan.steps):
@@ -31,7 +31,7 @@ def checked_first(plan: Planned) -> list[Any]:
             left.append(s)
         else:
             front.update({i: plan.steps[i] for i in (*before, k)})
-    return [*[front[i] for i in sorted(front)], *left]
+    return [*[front[i] for i in sorted(front)], *left], len(front)
 
 
 def _before(plan: Planned, k: int) -> list[int] | None:

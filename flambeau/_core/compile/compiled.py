@@ -40,6 +40,7 @@ _TRIES = 3  # runs that learned nothing, or whose record was of no use, until th
 _RECORDS = 4  # of a function: each has memory of its own
 _KINDS = 64  # of calls
 _IDLE = 64  # calls on end of kinds that are left to Python, after which a function of which nothing is kept is left to it altogether
+_WASTED = 64  # replays that came to a check that failed, after which a record is dropped
 _TIMED = 8  # replays that are held against Python's calls
 _NEVER = float("inf")
 _MANY = 10**9
@@ -89,7 +90,12 @@ class Kept:
             raise Refused("it leaves memory behind")
         if any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
             raise Refused("it does work on a GPU")
-        plan.steps = checked_first(plan)
+        place = {id(s): k for k, s in enumerate(plan.steps)}
+        plan.steps, count = checked_first(plan)
+        first = min([place[id(s)] for s in plan.steps[count:] if is_check(s)], default=0)
+        # gradients that Python has let go of by the first check that stays where it is: what lies in their memory is nobody's
+        self.spare = {n for n in stores if n not in {id(s.store) for s in run.seen.values()}} if all(
+            g is None or s.grad is None or run.cleared.get(id(s.tensor), _MANY) <= first for s, g in grads.values()) else set()
         self._check_order(plan, plan.steps)
         self.versions = [writes(t.store.version) for t in new]
         before = run.versions
@@ -105,7 +111,8 @@ class Kept:
         self._check_order(plan, steps)
         plan.release(steps)
         self.replay = bind(plan, steps, self.late)
-        self.tree = tree
+        self.tree, self.wasted = tree, 0
+        self.among: list[Kept] = []  # the records of the function, once it is one of them
         self._function(run, plan, given)
         plan.results = []
 
@@ -166,9 +173,9 @@ class Kept:
 
     def _check_order(self, plan: Planned, steps: Sequence[Any]) -> None:
         """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
-        def lasts(x: Any) -> bool:
-            return x.of == "a" if isinstance(x, Spot) else type(x) is int and (x in plan.streams or any(
-                k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for k in plan.kept.values()))
+        def lasts(x: Any) -> bool:  # what was drawn is put back (`_undone`)
+            return x.of == "a" if isinstance(x, Spot) else type(x) is int and any(
+                k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for n, k in plan.kept.items() if n not in self.spare)
         changed = False
         self.late = set()
         for s in steps:
@@ -184,7 +191,7 @@ class Kept:
                 known = p.program is not None or declared(p)
                 changed = changed or any(map(lasts, s.args[:p.outputs] if known else s.args))
             else:
-                changed = changed or isinstance(s, Ask) or lasts(s.address)
+                changed = changed or (plan.sources[s.number].generator is None if isinstance(s, Ask) else lasts(s.address))
 
     def _guard(self, run: Run, plan: Planned, stores: dict[int, Tensor]) -> None:
         """Guards of what the whole record says: gradients, and memory that is nobody's."""
@@ -219,15 +226,20 @@ class Kept:
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()], *g.stores()}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
                                  "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
-                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay}
+                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay, "wasted": self._wasted}
+        checked = any(map(is_check, plan.steps))
+        # of what a call draws before a check fails Python draws the same again
+        drawn = list({id(x): x for x in [*plan.streams.values(), *[s.generator for s in plan.sources if s.generator is not None]]}.values()) if checked else []
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
         body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
                 *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
                 *[f"   if not ({t}): return MISS" for t in g.lines()],
                 *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
                 "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
+                *[f"  d{i} = {g.name(x)}.kept()" for i, x in enumerate(drawn)],
                 f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})",
-                "  except HalfWay as e: raise e.__cause__ from None", "  except Exception: return MISS",
+                "  except HalfWay as e: raise e.__cause__ from None", "  except Exception:",
+                *[f"   {g.name(x)}.put_back(d{i})" for i, x in enumerate(drawn)], *(["   wasted()"] if checked else []), "   return MISS",
                 *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in enumerate(self.versions) if v]]
         # where a replay raises, nothing is changed yet, and Python's call raises it; half-way it is raised as Python's call would half-way
         for n, t, version in self.grads:
@@ -268,6 +280,12 @@ class Kept:
             extra = f"{{'name': {past.names[k]!r}}}"
             lines.append(f"  rs[{i}].node = {tape.text(to, '(p,)', str(k), extra)}")
         return lines
+
+    def _wasted(self) -> None:
+        """A replay came to a check that failed, so that Python does the call from its beginning."""
+        self.wasted += 1
+        if self.wasted > _WASTED and self in self.among:
+            self.among.remove(self)
 
     def settle(self) -> None:
         """Notes how many hold the gradients that it writes anew: called when the run is gone and nobody else has seen them."""
@@ -537,6 +555,7 @@ class Compiled:
             kind.trial, kind.trials = None, 0
             if pays(kind.replay, kind.python, sum(len(past.nodes) - 1 for _, past in kept.pasts)):
                 self.records.append(kept)
+                kept.among = self.records
             else:
                 self._failed(kind, "Python is as fast", _TRIES)
             kind.replay = kind.python = _NEVER

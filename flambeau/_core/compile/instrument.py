@@ -17,8 +17,7 @@ from typing import Any
 
 NAME = _RUN = "__run__"  # under which a text finds its run
 # What changes names elsewhere, runs at another time, or has parts that are not written out below.
-_BEYOND = (ast.Global, ast.Nonlocal, ast.ClassDef, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Import, ast.ImportFrom,
-           ast.Match, ast.Delete, ast.TryStar)
+_BEYOND = (ast.Global, ast.Nonlocal, ast.ClassDef, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Match, ast.Delete, ast.TryStar)
 _FRAMES = {"locals", "vars", "dir", "eval", "exec"}  # these see the run's own name
 _OPERATORS: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul",
@@ -125,6 +124,9 @@ def _run(name: str, *args: Any) -> Any:
     return ast.Call(ast.Attribute(ast.Name(_RUN, ast.Load()), name, ast.Load()), list(args), [])
 
 
+_NONE = ast.arguments([], [], None, [], [], None, [])
+
+
 def _plain(target: Any) -> bool:
     """Whether only names are bound."""
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -134,6 +136,8 @@ def _plain(target: Any) -> bool:
 
 class _Between(ast.NodeTransformer):
     """Puts the run in between."""
+
+    names = 0  # of its own
 
     def visit(self, node: Any) -> Any:
         made = super().visit(node)
@@ -179,11 +183,13 @@ class _Between(ast.NodeTransformer):
         self.generic_visit(n)
         if all(isinstance(op, (ast.Is, ast.IsNot)) for op in n.ops):
             return n
-        if not all(isinstance(x, (ast.Name, ast.Constant)) for x in n.comparators[:-1]):
-            raise Beyond("it compares more than two at once, which are no names")
-        made = [_run("compare", ast.Constant(_OPERATORS[type(op)]), a, b) if not isinstance(op, (ast.Is, ast.IsNot)) else ast.Compare(a, [op], [b])
-                for a, op, b in zip([n.left, *map(deepcopy, n.comparators)], n.ops, n.comparators, strict=False)]
-        return made[0] if len(made) == 1 else ast.BoolOp(ast.And(), [*[_run("tested", x) for x in made[:-1]], made[-1]])
+        names = [_OPERATORS.get(type(op), type(op).__name__) for op in n.ops]
+        if len(n.ops) == 1:
+            return _run("compare", ast.Constant(names[0]), n.left, n.comparators[0])
+        if any(isinstance(part, (ast.NamedExpr, ast.Yield, ast.YieldFrom)) for x in n.comparators for part in ast.walk(x)):
+            raise Beyond("it binds names, or yields, in a chain of comparisons")
+        # each is worked out once, and only as far as the chain holds
+        return _run("chain", n.left, *[part for name, x in zip(names, n.comparators, strict=True) for part in (ast.Constant(name), ast.Lambda(_NONE, x))])
 
     def visit_BoolOp(self, n: Any) -> Any:
         self.generic_visit(n)
@@ -275,10 +281,44 @@ class _Between(ast.NodeTransformer):
             if several:
                 n.value = _run("parts", n.value)
             return n
-        if len(n.targets) > 1:
-            raise Beyond("it assigns to attributes along with others")
-        kind, o, key = self._place(n.targets[0])
-        return ast.Expr(_run("store", kind, self.visit(n.value), o, key))
+        if len(n.targets) > 1:  # one after another, from the left
+            value = self._name()
+            first = ast.Assign([ast.Name(value, ast.Store())], n.value)
+            rest = [ast.Assign([t], ast.Name(value, ast.Load())) for t in n.targets]
+        elif isinstance(n.targets[0], (ast.Tuple, ast.List)):
+            parts = n.targets[0].elts
+            if any(isinstance(t, ast.Starred) for t in parts):
+                raise Beyond("it binds more than names")
+            names = [self._name() for _ in parts]
+            first = ast.Assign([ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())], n.value)
+            rest = [ast.Assign([t], ast.Name(name, ast.Load())) for t, name in zip(parts, names, strict=True)]
+        else:
+            kind, o, key = self._place(n.targets[0])
+            return ast.Expr(_run("store", kind, self.visit(n.value), o, key))
+        made: list[Any] = []
+        for x in (first, *rest):
+            done = self.visit_Assign(x)
+            made += done if isinstance(done, list) else [done]
+        names = [x.id for x in ast.walk(ast.Module([first], [])) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+        return [*made, ast.Assign([ast.Name(name, ast.Store()) for name in names], ast.Constant(None))]  # which keeps nothing alive
+
+    def _name(self) -> str:
+        """A name that no text has."""
+        self.names += 1
+        return f"{_RUN}{self.names}"
+
+    def visit_ImportFrom(self, n: Any) -> Any:
+        if any(a.name == "*" for a in n.names):
+            raise Beyond("it imports all that there is")
+        where = ast.Name("__package__", ast.Load()) if n.level else ast.Constant("")
+        return [n, *[ast.Expr(_run("imported", ast.Constant("." * n.level + (n.module or "")), where, ast.Constant(a.name),
+                                   ast.Name(a.asname or a.name, ast.Load()))) for a in n.names]]
+
+    def visit_Import(self, n: Any) -> Any:
+        if any("." in a.name for a in n.names):
+            raise Beyond("it imports an inner module")
+        return [n, *[ast.Expr(_run("imported", ast.Constant(a.name), ast.Constant(""), ast.Constant(None), ast.Name(a.asname or a.name, ast.Load())))
+                     for a in n.names]]
 
     def visit_AugAssign(self, n: Any) -> Any:
         value, op = self.visit(n.value), ast.Constant("i" + _OPERATORS[type(n.op)].rstrip("_"))

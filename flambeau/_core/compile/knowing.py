@@ -60,6 +60,7 @@ class Knowing:
         self.why: str | None = None
         self.seen: dict[int, Seen] = {}
         self._fresh: dict[int, Any] = {}  # what it made, kept so that no place is given to others
+        self.cleared: dict[int, int] = {}  # tensors whose gradient was set to None, by identity: how many steps were recorded by then
         self.passes = False  # whether it passed over the tape
         self.accumulates = False  # whether gradients were added to leaves
 

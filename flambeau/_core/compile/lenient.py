@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .record import Recording
 
+_FEW = 8  # bytes of one number
+
 
 class Lenient(Recording):
     """A recording that lets everything go on, and only notes what cannot be replayed: `refused`."""
@@ -25,8 +27,8 @@ class Lenient(Recording):
         self.refused = self.refused or why
 
     def read(self, address: int, nbytes: int, check: bool) -> None:
-        if check:
-            super().read(address, nbytes, check)
+        if check or nbytes <= _FEW:  # what Python sees is the same as long as these bytes are
+            super().read(address, nbytes, True)
         else:
             self.refuse("it looks at a tensor's values")
 

@@ -7,7 +7,10 @@ What the function made itself needs no guards; everything that is not known to b
 from __future__ import annotations
 
 import operator
+import sys
+from collections import namedtuple
 from contextvars import ContextVar
+from importlib.util import resolve_name
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +18,14 @@ from ..tensor import Meta, Tensor
 from . import instrument
 from .calls import CONTEXTS, Calls
 from .guards import ABSENT
-from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, hashed, of_package, static
+from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, PACKAGE, PACKED, hashed, of_package, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_sparse", "is_meta", "itemsize", "nbytes", "requires_grad", "is_leaf", "layout", "T",
                "H", "mT", "mH", "real", "imag", "data", "meta"}
+_PART: Any = type(namedtuple("_", "part").part)  # type: ignore[attr-defined]
 _LOAD: Any = ModuleType.__getattribute__
 _TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}  # what Python asks of the second operand
 
@@ -40,6 +44,9 @@ class Run(Calls):
         t = type(o)
         if isinstance(o, Tensor):
             return self._of_tensor(o, name)
+        if isinstance(o, tuple) and type(static(t, name)) is _PART and static(t, "__getattribute__") is static(tuple, "__getattribute__"):
+            self.guards.attribute(t, name, static(t, name))  # of a tuple whose parts have names
+            return getattr(o, name)
         if t in ATOMS or t in PACKED or t in CONTAINERS or t in DICTS or t is Meta or t is ContextVar:
             return getattr(o, name)
         if isinstance(o, ModuleType) and static(t, "__getattribute__") is _LOAD and (t is ModuleType or static(t, name) is ABSENT):
@@ -272,6 +279,30 @@ class Run(Calls):
             self.taint(f"it compares a {type(a).__name__} and a {type(b).__name__}")
         return f(a, b)
 
+    def chain(self, a: Any, *rest: Any) -> Any:
+        """``a < b < c``.  rest: the name of each comparison, and what gives its second operand."""
+        for k in range(0, len(rest), 2):
+            name, b = rest[k], rest[k + 1]()
+            found = a is b if name == "Is" else a is not b if name == "IsNot" else self.compare(name, a, b)
+            if k + 2 == len(rest) or not self.tested(found):
+                break
+            a = b
+        return found
+
+    def imported(self, module: str, package: str, name: str | None, found: Any) -> None:
+        """What an import gave.  module: its name, relative to a package; name: of the attribute (None: the module itself)."""
+        if self.off:
+            return
+        place = resolve_name(module, package)
+        m = sys.modules.get(place)
+        if name is None and m is found:
+            self.guards.part(sys.modules, place, m)
+        elif type(m) is ModuleType and m.__dict__.get(str(name), ABSENT) is found:
+            self.guards.part(sys.modules, place, m)
+            self.guards.part(m.__dict__, name, found)
+        else:
+            self.taint(f"it imports {name} from {place}")
+
     def _looked_for(self, a: Any, b: Any) -> None:
         if isinstance(b, dict) and static(type(b), "__contains__") is static(dict, "__contains__") and hashed(a):
             if not self.is_fresh(b):
@@ -285,7 +316,8 @@ class Run(Calls):
         """What is taken for true or false."""
         if self.off or type(x) in ATOMS or type(x) in PACKED or isinstance(x, (tuple, Tensor, type, FunctionType, MethodType, ModuleType)):
             if isinstance(x, Tensor) and not self.off:
-                self.taint("it looks at a tensor's values")
+                self.special(x, "__bool__")
+                self._argument(x)
             return x
         if type(x) is list or (isinstance(x, dict) and type(x).__module__ in ("builtins", "collections")):
             if not self.is_fresh(x):
@@ -312,12 +344,29 @@ class Run(Calls):
     # stores --------------------------------------------------------------------------------------------------------------
     def store(self, kind: str, value: Any, o: Any, key: Any) -> None:
         """``o.key = value`` or ``o[key] = value``."""
-        if not self.off:
-            self._stored(kind, value, o, key)
-        if kind == "attribute":
-            setattr(o, key, value)
-        else:
+        found = static(type(o), "__setattr__")
+        if kind == "item":
+            if not self.off:
+                self._stored(kind, value, o, key)
             o[key] = value
+        elif self.off or isinstance(o, Tensor) or found is static(object, "__setattr__"):
+            self.plainly(o, key, value)
+            return
+        elif type(found) is FunctionType:
+            self.guards.shape(o, o.__dict__ if static(type(o), "__dict__") is not ABSENT and not self.is_fresh(o) else None)
+            self.guards.attribute(type(o), "__setattr__", found)
+            self.callee(found)(o, key, value)
+            return
+        else:
+            self.taint(f"it sets {key} of a {type(o).__name__}")
+            setattr(o, key, value)
+        self._check()
+
+    def plainly(self, o: Any, key: str, value: Any) -> None:
+        """What `object` does to set an attribute; of tensors, what they do."""
+        if not self.off:
+            self._stored("attribute", value, o, key)
+        setattr(o, key, value) if isinstance(o, Tensor) else object.__setattr__(o, key, value)
         self._check()
 
     def _stored(self, kind: str, value: Any, o: Any, key: Any) -> None:
@@ -326,21 +375,25 @@ class Run(Calls):
                 self.special(o, "__setitem__")
                 for x in (o, key, value):
                     self._argument(x)
+            elif key == "requires_grad" and not self.is_old(o) and type(value) is bool:
+                pass
             elif key == "grad" and (value is None or (isinstance(value, Tensor) and not self.is_old(value))):
                 self.gradient(o)
+                if value is None:
+                    self.cleared.setdefault(id(o), len(self.recording.steps))
             else:
                 self.taint(f"it sets {key} of a tensor")
         elif not self.is_fresh(o):
             space = getattr(o, "__dict__", None)
-            if kind == "attribute" and type(o).__setattr__ is OBJECT.__setattr__ and type(space) is dict and space.get(key, ABSENT) is value and (
-                    static(type(o), key) is ABSENT):
+            if kind == "attribute" and type(space) is dict and space.get(key, ABSENT) is value and (
+                    static(type(o), key) is ABSENT or not hasattr(type(static(type(o), key)), "__set__")):
                 self.guards.shape(o, space)
                 self.guards.part(space, key, value)  # it is that already
             else:
                 self.taint(f"it changes a {type(o).__name__}")
-        elif kind == "attribute" and (type(o).__setattr__ is not OBJECT.__setattr__ or type(static(type(o), key)) is property):
+        elif kind == "attribute" and hasattr(type(static(type(o), key)), "__set__") and type(static(type(o), key)) is not MemberDescriptorType:
             self.taint(f"it sets {key} of a {type(o).__name__}")
-        elif kind == "item" and (type(o) not in (list, dict) or not (hashed(key) or type(key) is slice)):
+        elif kind == "item" and (type(o) not in (list, dict, *DICTS) or not (hashed(key) or type(key) is slice)):
             self.taint(f"it sets an item of a {type(o).__name__}")
 
     def place(self, kind: str, o: Any, key: Any) -> tuple[Any, ...]:

@@ -37,12 +37,12 @@ class Slot:
 
 class Source:
     """What gives numbers at each replay: `take()`, a tuple of them.  values: those of the recording.  ordered: it draws from a stream that
-    launches draw from too, so it stands among them."""
+    launches draw from too, so it stands among them.  generator: whose numbers they are, and which can be put back (None: they are worked out anew)."""
 
-    __slots__ = ("take", "values", "ordered")
+    __slots__ = ("take", "values", "ordered", "generator")
 
-    def __init__(self, take: Callable[[], tuple[Any, ...]], values: tuple[Any, ...], ordered: bool) -> None:
-        self.take, self.values, self.ordered = take, values, ordered
+    def __init__(self, take: Callable[[], tuple[Any, ...]], values: tuple[Any, ...], ordered: bool, generator: Any = None) -> None:
+        self.take, self.values, self.ordered, self.generator = take, values, ordered, generator
 
 
 class Ask:
@@ -124,7 +124,7 @@ class Recording(capture.Capture):
         self.steps.append(capture.Read(address, string_at(address, nbytes)))
 
     def draw(self, generator: Any, count: int) -> tuple[int, int]:
-        return self._source(lambda: generator.take(count), self.real(generator, count), not generator.counts)
+        return self._source(lambda: generator.take(count), self.real(generator, count), not generator.counts, generator)
 
     def real(self, generator: Any, count: int) -> tuple[int, int]:
         """A draw of the generator itself."""
@@ -146,12 +146,12 @@ class Recording(capture.Capture):
     def warned(self, message: str, category: type[Warning]) -> bool:
         return False
 
-    def _source(self, take: Callable[[], tuple[Any, ...]], values: tuple[Any, ...], ordered: bool) -> tuple[Any, ...]:
+    def _source(self, take: Callable[[], tuple[Any, ...]], values: tuple[Any, ...], ordered: bool, generator: Any = None) -> tuple[Any, ...]:
         number = len(self.sources)
         # each a number of its own, known again by its identity
         own = tuple([x * 1.0 if type(x) is float else _Small(x) if -LEAST < x < LEAST else int(str(x)) for x in values])
         self._slots.update({id(x): (x, Slot(number, part)) for part, x in enumerate(own)})
-        self.sources.append(Source(take, own, ordered))
+        self.sources.append(Source(take, own, ordered, generator))
         self.steps.append(Ask(number))
         return own
 

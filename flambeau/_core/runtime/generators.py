@@ -99,6 +99,17 @@ class Generator:
         block = again or self.block
         return block.address, block.copy()
 
+    def kept(self) -> Any:
+        """Where the stream is, for `put_back`."""
+        return self._offset if self.counts else self.block.copy()
+
+    def put_back(self, kept: Any) -> None:
+        """Undoes what was drawn since `kept`."""
+        if self.counts:
+            self._offset = kept
+        else:
+            self.block.become(kept)
+
     def get_offset(self) -> int:
         """The position of a stream that counts."""
         if not self.counts:

@@ -62,6 +62,10 @@ class Block:
         """Raises RuntimeError for bytes that are no state; the stream then goes on as it was."""
         other = Block()
         mersenne.set_state(other.address, raw)
+        self.become(other)
+
+    def become(self, other: Block) -> None:
+        """Goes on from where another stream is."""
         _call("copy")(self.address, other.address)
 
 

@@ -185,14 +185,13 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
         return ops.zeros((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
     if input.is_meta and num_classes > 0:
         return ops.empty((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
-    if int(input.min()) < 0:
+    if bool((input < 0).any()):
         raise RuntimeError("Class values must be non-negative.")
-    largest = int(input.max())
     if num_classes == -1:
-        num_classes = largest + 1
+        num_classes = int(input.max()) + 1
     elif num_classes < 1:
         raise RuntimeError("num_classes should be positive")
-    elif num_classes <= largest:
+    elif bool((input >= num_classes).any()):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return (input.unsqueeze(-1) == ops.arange(num_classes, device=input.device)).to(dtypes.int64)
 

@@ -18,7 +18,7 @@ def places(f: Any, *args: Any) -> tuple[list[int], list[int], int]:
     recording = Recording()
     tree, shown = recorded(lambda: f(*args), recording)
     plan = Planned(recording, args, tree, shown)
-    steps = checked_first(plan)
+    steps, _ = checked_first(plan)
     before, after = ([i for i, s in enumerate(x) if is_check(s)] for x in (plan.steps, steps))
     return before, after, len(steps) - len(plan.steps)
 

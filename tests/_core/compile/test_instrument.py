@@ -43,6 +43,16 @@ class Through:
         if kind == "augment":
             (where, o, key, before), name, value = args
             return self.put(where, o, key, getattr(operator, name)(before, value))
+        if kind == "chain":
+            a, *rest = args
+            made: Any = True
+            for name, later in zip(rest[::2], rest[1::2], strict=True):
+                b = later()
+                made = a is b if name == "Is" else self.do("compare", name, a, b)
+                if not made:
+                    break
+                a = b
+            return made
         return args[0]  # callee, iterable, parts, mapping, tested, formatted, context, fresh
 
     @staticmethod
@@ -132,11 +142,33 @@ def _changes() -> None:
 
 
 def _compares(a: int) -> bool:
-    return 1 < a + 1 < 3
+    return 1 < (b := a + 1) < 3 < b
 
 
 def _between(a: int, b: Any) -> Any:
-    return 1 < a <= 3 != b, 0 < a is b, a if not 5 > a > b else b, a == a == b
+    seen: list[int] = []
+
+    def noted(x: int) -> int:
+        seen.append(x)
+        return x
+    found = 1 < a <= 3 != b, 0 < a is b, a if not 5 > a > b else b, a == a == b, 0 < noted(a) <= noted(2) < noted(a + 1), [0 < k + 1 < a for k in range(3)]
+    return found, seen
+
+
+def _binds() -> Any:
+    t, u = Thing(), Thing()
+    t.n, (x, u.d["b"]) = 5, (6, 7)
+    y = t.d["c"] = u.n = [8]
+    import operator as o
+    from math import floor as down
+    return t.n, x, u.d, t.d, u.n is y, down(2.5), o.add(1, 2)
+
+
+def test_several_are_bound_at_once() -> None:
+    through = Through()
+    assert instrumented(_binds, through)() == _binds()
+    assert through.seen.count("store") == 4
+    assert through.seen.count("imported") == 2
 
 
 @pytest.mark.parametrize(("a", "b"), [(0, 1), (2, 2), (3, 3), (4, 1), (2, 3), (1, True)])
@@ -145,8 +177,8 @@ def test_several_comparisons_at_once(a: int, b: Any) -> None:
 
 
 def _imports() -> Any:
-    import math
-    return math
+    import os.path
+    return os.path
 
 
 def _sees() -> Any:
@@ -156,7 +188,8 @@ def _sees() -> Any:
 def test_what_is_not_looked_through() -> None:
     space: dict[str, Any] = {}
     exec("def made():\n  return 1", space)
-    for f, why in ((_changes, "Global"), (_compares, "more than two"), (_imports, "Import"), (_sees, "locals"), (space["made"], "text is not known")):
+    for f, why in ((_changes, "Global"), (_compares, "chain of comparisons"), (_imports, "inner module"), (_sees, "locals"),
+                   (space["made"], "text is not known")):
         assert isinstance(f, FunctionType)
         with pytest.raises(Beyond, match=why):
             instrumented(f, Through())

@@ -12,6 +12,9 @@ def test_it_goes_on_and_tells() -> None:
         y = torch.ones(2) + 1
         assert y.tolist() == [2.0, 2.0]
         assert (y * 2).sum().item() == 8.0
+        assert recording.refused is None  # two numbers, or one, are a condition
+        assert torch.cat([y, y]).tolist() == [2.0] * 4
+        assert y.numpy().tolist() == [2.0, 2.0]
     assert recording.refused == "it looks at a tensor's values"
     assert recording.launches()
     recording.close()
