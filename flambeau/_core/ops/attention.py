@@ -321,13 +321,24 @@ def _in_float32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, 
     return to_dtype(scaled_dot_product_attention(wide[0], wide[1], wide[2], mask, *rest), query.meta.dtype)
 
 
+def _check_both(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout_p: float, enable_gqa: bool) -> None:
+    """Raises RuntimeError for a mask beside is_causal where PyTorch does: unless operands are (N, H, L, E) of one N, H and E with dense rows, and the
+    mask has two or four axes and no gradient, without dropout."""
+    metas = query.meta, key.meta, value.meta
+    if not (all(len(m.shape) == 4 and m.strides[-1] == 1 for m in metas) and len(mask.meta.shape) in (2, 4) and dropout_p == 0.0
+            and not mask.requires_grad and len({m.shape[-1] for m in metas}) == len({m.shape[:1 if enable_gqa else 2] for m in metas}) == 1):
+        raise RuntimeError("scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True, but for query, key and value of "
+                           "shape (N, H, length, E) with the same N, H and E; set the mask to False (or -inf) above its diagonal instead")
+
+
 @op(method=False, spaces=("nn.functional",), autocast="lower", batch="attention")
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
                                  is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """softmax(query key^T * scale + mask) value, for query (..., L, E), key (..., S, E), value (..., S, Ev), of floating point types.
 
     attn_mask: bool (True takes part) or added to the scores, broadcast to (..., L, S).  is_causal: position i sees 0..i, of
-    those the mask lets it see.  A position that sees nothing gives zeros.  scale: 1 / sqrt(E) by default.  enable_gqa: fewer
+    those the mask lets it see; both go together only for operands (N, H, length, E) of one N, H and E.
+    A position that sees nothing gives zeros.  scale: 1 / sqrt(E) by default.  enable_gqa: fewer
     key and value heads (axis -3), each shared by a run of query heads.  On a GPU one kernel does it: cuDNN's for large ones of 16-bit
     types without mask and dropout, whose gradients then differ in their last bits from run to run unless
     `use_deterministic_algorithms` is on; else ours (see `nn.attention.sdpa_kernel`).  Raises RuntimeError for types or shapes that do not fit.
@@ -340,6 +351,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         if known is not None and not ((query.ptr | key.ptr | value.ptr) & known[1].aligned):
             return _launched(*known, query, key, value, None)
     _check(query, key, value, attn_mask, dropout_p)
+    if is_causal and attn_mask is not None:
+        _check_both(query, key, value, attn_mask, dropout_p, enable_gqa)
     d, factor = query.meta.dtype, scale
     if factor is None:
         factor = 1.0 / math.sqrt(query.meta.shape[-1]) if query.meta.shape[-1] else 1.0

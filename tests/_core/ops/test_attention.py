@@ -58,7 +58,9 @@ def close(got: Any, expected: Any, dtype: str) -> None:
 @pytest.mark.parametrize("mask", [None, "bool", "float"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_values_and_gradients(device: str, dtype: str, mask: str | None, causal: bool) -> None:
-    q, k, v, g = made(2, 3, 70, 24), made(2, 3, 70, 24, seed=1), made(2, 3, 70, 40, seed=2), made(2, 3, 70, 40, seed=3)
+    both = causal and mask is not None  # they go together where widths are equal and the mask has four axes
+    width = 24 if both else 40
+    q, k, v, g = made(2, 3, 70, 24), made(2, 3, 70, 24, seed=1), made(2, 3, 70, width, seed=2), made(2, 3, 70, width, seed=3)
     m = None
     if mask == "bool":
         m = made(2, 1, 70, 70) > -0.3
@@ -66,6 +68,7 @@ def test_values_and_gradients(device: str, dtype: str, mask: str | None, causal:
     elif mask == "float":
         m = made(3, 70, 70).astype(np.float32).astype(np.float64)
         m[1, 9] = -np.inf
+        m = m[None] if both else m
     rounded = [torch.tensor(a).to(getattr(torch, dtype)).double().numpy() for a in (q, k, v, g)]
     if m is not None and mask == "float":
         m = torch.tensor(m).to(getattr(torch, dtype)).double().numpy()
@@ -289,3 +292,12 @@ def test_gradients_in_a_fixed_order(fixed: bool) -> None:
     for again in found[1:]:
         for a, b in zip(found[0], again, strict=True):
             assert torch.equal(a, b) if fixed else torch.allclose(a, b, rtol=1e-2, atol=1e-2)
+
+
+def test_a_mask_beside_is_causal_is_refused_where_pytorch_refuses_it() -> None:
+    x, mask = torch.ones(2, 3, 4, 8), torch.zeros(4, 4)
+    assert attend(x, x, x, mask, is_causal=True).shape == (2, 3, 4, 8)
+    for q, k, v, m, p in ((x[0], x[0], x[0], mask, 0.0), (x, x, x[..., :5], mask, 0.0), (x[:, :1], x, x, mask, 0.0), (x, x, x, mask[None], 0.0),
+                          (x, x, x, mask, 0.1), (x, x, x, mask.clone().requires_grad_(), 0.0)):
+        with pytest.raises(RuntimeError, match="attn_mask should not be set when is_causal=True"):
+            attend(q, k, v, m, p, is_causal=True)
