@@ -356,19 +356,27 @@ def _sum_program(d: Any) -> Reduce:
     return Reduce((E.cast(E.input(0, d), d.opmath),), ("sum",), (E.cast(E.acc(0, d.opmath), d),), (d,))
 
 
+def _sum_along(image: Tensor, axis: int, out: int, kernel: int, stride: int, dilation: int) -> Tensor:
+    """The sums of windows along one axis.  Of all axes, one after the other, they are those of whole windows: the first ones are walked in whole
+    rows of the image, and what windows share is added up once."""
+    shape, st = list(image.meta.shape), image.meta.strides
+    shape[axis] = out
+    made = empty(tuple(shape), image.meta.dtype, image.meta.device)
+    if made.meta.numel:
+        steps = (*st[:axis], st[axis] * stride, *st[axis + 1:], st[axis] * dilation)
+        launch.run(_sum_program(image.meta.dtype), (*shape, kernel), [made], [image], [made.meta.strides, steps], name="avg_pool")
+    return made
+
+
 def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     """The sum of each window, zeros beyond the image.  Recorded."""
     n = len(p.image)
     if p.few and x.meta.numel:
         out = _over_windows("sum", x if p.inside and x.meta.contiguous else _bordered(x, p, 0), p)
     else:
-        shape = (*x.meta.shape[:2], *p.out)
-        out = empty(shape, x.meta.dtype, x.meta.device)
-        if out.meta.numel:
-            view = _windows(_bordered(x, p, 0), p.geometry())
-            st = view.meta.strides
-            launch.run(_sum_program(x.meta.dtype), (*shape, *p.kernel), [out], [view], [out.meta.strides, (st[0], st[1], *st[2 + n:], *st[2:2 + n])],
-                       name="avg_pool")
+        out = _bordered(x, p, 0)
+        for axis, sizes in enumerate(zip(p.out, p.kernel, p.stride, p.dilation, strict=True), 2):
+            out = _sum_along(out, axis, *sizes)
     return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
 
 
