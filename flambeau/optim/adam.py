@@ -6,14 +6,12 @@ Adam and Adamax: Kingma & Ba (2015); AdamW: Loshchilov & Hutter (2019); NAdam: D
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
-from .._core.runtime import capture
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, Updates, check_options, elsewhere, write, zeros_for
+from .optimizer import FormulaOptimizer, check_options, elsewhere, together, write, zeros_for
 
 
 def _gradient(p: Any, g: Any, lr: Any, decay: Any, maximize: bool, decoupled: bool | None) -> tuple[Any, Any]:
@@ -97,14 +95,18 @@ class _Moments(FormulaOptimizer):
 
     second = "exp_avg_sq"
 
-    def _begin(self, p: Tensor, state: dict[str, Any]) -> float:
-        """The number of this step; makes the state at the first and moves it after its parameter at any."""
+    def _start(self, p: Tensor, state: dict[str, Any]) -> None:
+        """Makes the state at the first step."""
         if not state:
             state["step"] = 0.0
             state["exp_avg"] = zeros_for(p)
             state[self.second] = zeros_for(p)
         elif state["exp_avg"].meta.device is not p.meta.device:
             elsewhere(p, state)
+
+    def _begin(self, p: Tensor, state: dict[str, Any]) -> float:
+        """The number of this step; makes the state at the first."""
+        self._start(p, state)
         state["step"] = step = float(state["step"]) + 1.0
         return step
 
@@ -115,14 +117,6 @@ def _numbers(group: dict[str, Any], step: float) -> tuple[tuple[float, ...], tup
     beta1, beta2 = float(beta1), float(beta2)
     return ((lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), lr / (1.0 - beta1**step), math.sqrt(1.0 - beta2**step)),
             (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
-
-
-def _again(group: dict[str, Any], states: list[dict[str, Any]]) -> tuple[tuple[float, ...], tuple[tuple[str, Any], ...]]:
-    """The same for the step after that of these states."""
-    step = states[0]["step"] + 1.0
-    for state in states:
-        state["step"] = step
-    return _numbers(group, step)
 
 
 class Adam(_Moments):
@@ -147,12 +141,8 @@ class Adam(_Moments):
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
-        step = self._begin(p, state)
-        updates = memo.get(step)
-        if updates is None:
-            updates = memo[step] = Updates(_amsgrad_formula if group["amsgrad"] else _adam_formula, *_numbers(group, step), memo, partial(_again, group))
-        if capture.active:
-            updates.states.append(state)
+        self._start(p, state)
+        updates = together(_amsgrad_formula if group["amsgrad"] else _adam_formula, _numbers, group, state, memo, True)
         if group["amsgrad"]:
             if "max_exp_avg_sq" not in state:
                 state["max_exp_avg_sq"] = zeros_for(p)
@@ -181,6 +171,7 @@ class AdamW(Adam):
 class Adamax(_Moments):
     """p = p - lr/(1 - beta1^t) m / u with u = max(beta2 u, |g| + eps) (Kingma & Ba, 2015, section 7)."""
 
+    renews = True
     second = "exp_inf"
 
     def __init__(self, params: Any, lr: Any = 2e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
@@ -194,13 +185,14 @@ class Adamax(_Moments):
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
-        step = self._begin(p, state)
-        beta1, beta2 = group["betas"]
-        lr = float(group["lr"])
-        write(_adamax_formula, (p, state["exp_avg"], state["exp_inf"]), grad,
-              (lr, float(group["weight_decay"]), 1.0 - beta1, float(beta2), float(group["eps"]),
-               lr / (1.0 - beta1**step)),
-              (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
+        self._start(p, state)
+        together(_adamax_formula, self._numbers, group, state, memo).add((p, state["exp_avg"], state["exp_inf"]), grad)
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], step: float) -> tuple[Any, Any]:
+        (beta1, beta2), lr = group["betas"], float(group["lr"])
+        return ((lr, float(group["weight_decay"]), 1.0 - beta1, float(beta2), float(group["eps"]), lr / (1.0 - beta1**step)),
+                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
 
 
 class NAdam(_Moments):

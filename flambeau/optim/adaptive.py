@@ -9,7 +9,7 @@ from .._core import ops
 from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, check_options, elsewhere, write, zeros_for
+from .optimizer import FormulaOptimizer, check_options, elsewhere, together, zeros_for
 
 
 def _gradient(p: Any, g: Any, decay: Any, maximize: bool, decayed: bool) -> Any:
@@ -58,6 +58,8 @@ class RMSprop(FormulaOptimizer):
     """p = p - lr g / (√v + eps), v a running mean of g² (Hinton's lecture 6e, 2012); `centered` takes the square of the
     mean gradient off v, `momentum` averages the steps."""
 
+    renews = True
+
     def __init__(self, params: Any, lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
                  momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
                  maximize: bool = False, differentiable: bool = False) -> None:
@@ -81,16 +83,18 @@ class RMSprop(FormulaOptimizer):
                 state["grad_avg"] = zeros_for(p)
         elif state["square_avg"].meta.device is not p.meta.device:
             elsewhere(p, state)
-        state["step"] = float(state["step"]) + 1.0
         outs = [p, state["square_avg"]]
         if centered:
             outs.append(state["grad_avg"])
         if mu > 0:
             outs.append(state["momentum_buffer"])
+        together(_rms[centered, mu > 0], self._numbers, group, state, memo).add(tuple(outs), grad)
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], step: float) -> tuple[Any, Any]:
         decay, alpha = float(group["weight_decay"]), float(group["alpha"])
-        write(_rms[centered, mu > 0], tuple(outs), grad,
-              (float(group["lr"]), decay, alpha, 1.0 - alpha, float(group["eps"]), mu),
-              (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
+        return ((float(group["lr"]), decay, alpha, 1.0 - alpha, float(group["eps"]), float(group["momentum"])),
+                (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
 
 
 def _adagrad(p: Any, total: Any, g: Any, rate: Any, decay: Any, eps: Any, *, maximize: bool, decayed: bool) -> Any:
@@ -104,6 +108,8 @@ _adagrad_formula = Pointwise("adagrad", _adagrad, 3)
 
 class Adagrad(FormulaOptimizer):
     """p = p - lr_t g / (√Σg² + eps) with lr_t = lr / (1 + (t - 1) lr_decay)."""
+
+    renews = True
 
     def __init__(self, params: Any, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
                  initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
@@ -137,11 +143,13 @@ class Adagrad(FormulaOptimizer):
             self._start(group, p, state)
         elif state["sum"].meta.device is not p.meta.device:
             elsewhere(p, state)
-        state["step"] = step = float(state["step"]) + 1.0
+        together(_adagrad_formula, self._numbers, group, state, memo).add((p, state["sum"]), grad)
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], step: float) -> tuple[Any, Any]:
         decay = float(group["weight_decay"])
         rate = float(group["lr"]) / (1.0 + (step - 1.0) * group["lr_decay"])
-        write(_adagrad_formula, (p, state["sum"]), grad, (rate, decay, float(group["eps"])),
-              (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
+        return (rate, decay, float(group["eps"])), (("maximize", group["maximize"]), ("decayed", decay != 0.0))
 
     def _update_rows(self, group: dict[str, Any], p: Any, grad: Any, state: dict[str, Any], memo: dict[Any, Any]) -> None:
         if group["weight_decay"]:
@@ -165,6 +173,8 @@ _adadelta_formula = Pointwise("adadelta", _adadelta, 4)
 class Adadelta(FormulaOptimizer):
     """p = p - lr d with d = √(E[d²] + eps) / √(E[g²] + eps) g, E running means with factor rho."""
 
+    renews = True
+
     def __init__(self, params: Any, lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
                  foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False,
                  differentiable: bool = False) -> None:
@@ -180,11 +190,12 @@ class Adadelta(FormulaOptimizer):
             state.update(step=0.0, square_avg=zeros_for(p), acc_delta=zeros_for(p))
         elif state["square_avg"].meta.device is not p.meta.device:
             elsewhere(p, state)
-        state["step"] = float(state["step"]) + 1.0
+        together(_adadelta_formula, self._numbers, group, state, memo).add((p, state["square_avg"], state["acc_delta"]), grad)
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], step: float) -> tuple[Any, Any]:
         decay, rho = float(group["weight_decay"]), float(group["rho"])
-        write(_adadelta_formula, (p, state["square_avg"], state["acc_delta"]), grad,
-              (float(group["lr"]), decay, rho, 1.0 - rho, float(group["eps"])),
-              (("maximize", group["maximize"]), ("decayed", decay != 0.0)))
+        return (float(group["lr"]), decay, rho, 1.0 - rho, float(group["eps"])), (("maximize", group["maximize"]), ("decayed", decay != 0.0))
 
 
 def _rprop(p: Any, prev: Any, size: Any, g: Any, down: Any, up: Any, low: Any, high: Any, *, maximize: bool) -> Any:
@@ -206,6 +217,8 @@ class Rprop(FormulaOptimizer):
     """Steps by the gradient's sign, of a size that grows while the sign stays and shrinks when it changes (Riedmiller &
     Braun, 1993)."""
 
+    renews = True
+
     def __init__(self, params: Any, lr: Any = 1e-2, etas: Any = (0.5, 1.2), step_sizes: Any = (1e-6, 50), *,
                  capturable: bool = False, foreach: bool | None = None, maximize: bool = False,
                  differentiable: bool = False) -> None:
@@ -221,7 +234,9 @@ class Rprop(FormulaOptimizer):
             state.update(step=0.0, prev=zeros_for(p), step_size=ops.full_like(p, float(group["lr"])).detach())
         elif state["prev"].meta.device is not p.meta.device:
             elsewhere(p, state)
-        state["step"] = float(state["step"]) + 1.0
+        together(_rprop_formula, self._numbers, group, state, memo).add((p, state["prev"], state["step_size"]), grad)
+
+    @staticmethod
+    def _numbers(group: dict[str, Any], step: float) -> tuple[Any, Any]:
         (down, up), (low, high) = group["etas"], group["step_sizes"]
-        write(_rprop_formula, (p, state["prev"], state["step_size"]), grad,
-              (float(down), float(up), float(low), float(high)), (("maximize", group["maximize"]),))
+        return (float(down), float(up), float(low), float(high)), (("maximize", group["maximize"]),)

@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from copy import deepcopy
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -530,11 +531,11 @@ class Updates:
 
     again: from the states of the parameters that are updated, the numbers and `consts` of the next step; it moves the states on."""
 
-    __slots__ = ("formula", "numbers", "consts", "items", "states")
+    __slots__ = ("formula", "numbers", "consts", "items", "states", "gathers")
 
     def __init__(self, formula: Pointwise, numbers: tuple[float, ...], consts: tuple[tuple[str, Any], ...],
                  memo: dict[Any, Any], again: Callable[[list[dict[str, Any]]], tuple[Any, Any]] | None = None) -> None:
-        self.formula, self.numbers, self.consts = formula, numbers, consts
+        self.formula, self.numbers, self.consts, self.gathers = formula, numbers, consts, True
         if capture.active and again is not None:
             self.states: list[dict[str, Any]] = []  # of the parameters that are updated
             self.numbers = capture.renewed(numbers, renewal(self.states, consts, again))
@@ -543,7 +544,7 @@ class Updates:
 
     def add(self, outs: tuple[Tensor, ...], grad: Tensor) -> None:
         """See `write`."""
-        if (grad.meta.numel <= foreach.MOST and not _recording.get()) or foreach.takes_lists(grad.meta.device):
+        if self.gathers and ((grad.meta.numel <= foreach.MOST and not _recording.get()) or foreach.takes_lists(grad.meta.device)):
             self.items.append((outs, grad))
         else:
             write(self.formula, outs, grad, self.numbers, self.consts)
@@ -584,6 +585,28 @@ class Updates:
                 left = foreach.update(self.formula, items, self.numbers, self.consts)
             for outs, grad in left:
                 write(self.formula, outs, grad, self.numbers, self.consts)
+
+
+def _again(numbers: Callable[[dict[str, Any], float], tuple[Any, Any]], group: dict[str, Any], states: list[dict[str, Any]]) -> tuple[Any, Any]:
+    """The numbers of the step after that of these states."""
+    step = states[0]["step"] + 1.0
+    for state in states:
+        state["step"] = step
+    return numbers(group, step)
+
+
+def together(formula: Pointwise, numbers: Callable[[dict[str, Any], float], tuple[Any, Any]], group: dict[str, Any], state: dict[str, Any],
+             memo: dict[Any, Any], gathers: bool = False) -> Updates:
+    """Counts a parameter's step, and gives the `Updates` of all that are at the same one.  numbers: the formula's numbers and `consts` at a step.
+    gathers: whether they wait for one another outside a capture too."""
+    state["step"] = step = float(state["step"]) + 1.0
+    updates: Updates | None = memo.get(step)
+    if updates is None:
+        updates = memo[step] = Updates(formula, *numbers(group, step), memo, partial(_again, numbers, group) if capture.active else None)
+        updates.gathers = gathers or bool(capture.active)
+    if capture.active:
+        updates.states.append(state)
+    return updates
 
 
 def check_options(options: Iterable[tuple[str, Any, bool]]) -> None:

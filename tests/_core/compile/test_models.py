@@ -98,6 +98,35 @@ def test_steps_are_replayed(name: str, form: str) -> None:
             assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("make", [
+    lambda ps: torch.optim.RMSprop(ps, lr=0.01, momentum=0.5, centered=True), lambda ps: torch.optim.RMSprop(ps), lambda ps: torch.optim.Adadelta(ps),
+    lambda ps: torch.optim.Adagrad(ps, lr_decay=0.1), lambda ps: torch.optim.Rprop(ps), lambda ps: torch.optim.Adagrad(ps, maximize=True, weight_decay=0.1),
+    lambda ps: torch.optim.Adamax(ps, weight_decay=0.1)])
+def test_steps_of_each_optimizer_are_replayed(make: Any) -> None:
+    def run(compiles: bool) -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+        optimizer = make(net.parameters())
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+        f: Any = torch.compile(step) if compiles else step
+        found = []
+        for k in range(12):
+            if k == 9:
+                optimizer.param_groups[0]["lr"] = 0.5
+            found.append(f(torch.linspace(-1, k / 4.0, 12).view(3, 4)).item())
+        return f, (found, [p.tolist() for p in net.parameters()], [[float(s["step"]) for s in optimizer.state.values()]])
+    run(False)
+    f, found = run(True)
+    assert f.__compiled__.records
+    assert found == run(False)[1]
+
+
 def test_autocast_inside_a_step_is_replayed() -> None:
     def run(compiles: bool) -> tuple[Any, Any]:
         torch.manual_seed(0)
