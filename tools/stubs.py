@@ -187,6 +187,7 @@ def tensor_stub() -> str:
         lines = "".join(f"    {f}: {t.strip().replace('dtype', '_dtype').replace('device', '_device')}\n" for f, t in fields)
         head.append(f"class {name}:\n{lines}\n")
     head.append("class Guise(Meta):\n    under: Meta\n    @classmethod\n    def of(cls, m: Meta) -> Self: ...\n\n")
+    head.append("class Sketch(Meta): ...\n\n")
     head.append("class Lazy(Guise):\n    conj: bool\n    neg: bool\n    address: int\n\n")
     out = ["class Tensor:\n    meta: Meta\n    store: Storage\n    ptr: int\n    node: Any\n    base: Tensor | None\n"
            "    def __new__(cls, *args: Any, **kwargs: Any) -> Any: ...\n"]
@@ -230,7 +231,7 @@ def tensor_stub() -> str:
                 out.append(function_stub(name, value, row, "    ", True))
     out.append("    __hash__: Any\n    __array_priority__: builtins.int\n\n")
     tail = []
-    for name in ("meta", "new", "storage", "empty", "alias", "wrap"):
+    for name in ("meta", "described", "new", "storage", "empty", "alias", "wrap"):
         found = re.search(rf"^def {name}\((.*?)\) -> (.*?):$", source, re.M | re.S)
         assert found is not None, name
         text = re.sub(r"\s+", " ", f"def {name}({found.group(1)}) -> {found.group(2)}: ...\n").rstrip() + "\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .unknowns import Unknown
+
 if TYPE_CHECKING:
     from typing import SupportsIndex, overload
 
@@ -17,7 +19,7 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
-        return tuple.__new__(cls, [s if type(s) is int else s.__index__() for s in sizes])
+        return tuple.__new__(cls, [s if type(s) is int or type(s) is Unknown else s.__index__() for s in sizes])
 
     def numel(self) -> int:
         return numel(self)
@@ -49,6 +51,24 @@ class Size(tuple[int, ...]):
 
     def __reduce__(self) -> Any:
         return Size, (tuple(self),)
+
+
+def whole(x: Any) -> int:
+    """An integer that is given as anything with an ``__index__``."""
+    return x if isinstance(x, Unknown) else x.__index__()  # type: ignore[return-value]
+
+
+def bounds(start: Any, stop: Any, step: int | None, size: int) -> tuple[int, int, int]:
+    """``slice(start, stop, step).indices(size)``, for steps forward."""
+    if size.__class__ is int and start.__class__ is not Unknown and stop.__class__ is not Unknown:
+        return slice(start, stop, step).indices(size)
+
+    def within(at: Any, otherwise: Any) -> Any:
+        return otherwise if at is None else max(at + size, 0) if at < 0 else min(at, size)
+    step = 1 if step is None else step.__index__()
+    if step <= 0:
+        return slice(start, stop, step).indices(size)
+    return within(start, 0), within(stop, size), step
 
 
 def numel(shape: Iterable[int]) -> int:

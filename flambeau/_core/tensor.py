@@ -16,6 +16,7 @@ from .runtime import caches, capture, cpu_memory, memory
 from .runtime.device import device
 from .runtime.memory import NO_FREE as NO_FREE
 from .runtime.versions import entered, first
+from .unknowns import NoTrace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,21 +54,66 @@ def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: d
     if strides is None:
         # a dense one is kept under None too: its strides need not be counted again to find it
         short = (tuple(shape), None, d, dev) if type(shape) is list else (shape, None, d, dev)
-        found = _metas.get(short)
+        try:
+            found = _metas.get(short)
+        except TypeError:  # sizes have a hash, but for unknown ones
+            return _of_unknown(Size(shape), contiguous_strides(shape), d, dev)
         if found is None:
             shape = Size(shape)
             found = _metas[short] = meta(shape, contiguous_strides(shape), d, dev)
         return found
     shape = shape if type(shape) is Size else Size(shape)
     key = (shape, strides, d, dev)
-    found = _metas.get(key)
+    try:
+        found = _metas.get(key)
+    except TypeError:
+        return _of_unknown(shape, tuple(strides), d, dev)
     if found is None:
         found = _metas[key] = _make_meta(shape, strides, d, dev)
         if len(_metas) > _MOST_METAS:
-            # programs whose shapes never repeat: start over; living tensors keep their metas, identity is only a shortcut
-            _metas.clear()
-            caches.forget()
+            _start_over()
     return found
+
+
+def _start_over() -> None:
+    # programs whose shapes never repeat; living tensors keep their metas, identity is only a shortcut
+    _metas.clear()
+    caches.forget()
+
+
+def described(shape: tuple[int, ...], strides: tuple[int, ...], numel: int, contiguous: bool, nbytes: int, d: dtype, dev: device) -> Meta:
+    """`meta` of a layout on the CPU of which all that follows from sizes and strides is known to be so, and within 62 bits."""
+    key = (shape, strides, d, dev)
+    found = _metas.get(key)
+    if found is None:
+        m = Meta()
+        m.shape = shape = tuple.__new__(Size, shape)
+        m.strides, m.dtype, m.device, m.plain = strides, d, dev, True
+        m.numel, m.contiguous, m.nbytes = numel, contiguous, nbytes
+        m.sizes = cpu_memory.size_class(nbytes) if nbytes <= cpu_memory.MIDDLE else None
+        found = _metas[key] = m
+        if len(_metas) > _MOST_METAS:
+            _start_over()
+    return found
+
+
+class Sketch(Meta):
+    """The meta of a tensor of unknown sizes, while a plan is traced.  It has no hash, and nothing is kept by it."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _of_unknown(shape: Size, strides: tuple[Any, ...], d: dtype, dev: device) -> Sketch:
+    m = Sketch()
+    m.shape, m.strides, m.dtype, m.device, m.plain = shape, strides, d, dev, True
+    if len(shape) != len(strides) or any(s < 0 for s in (*shape, *strides)):
+        raise NoTrace("no layout")
+    m.numel = layout.numel(shape)
+    m.contiguous = layout.is_contiguous(shape, strides)
+    m.nbytes = (layout.extent(shape, strides)[1] + 1) * d.itemsize
+    m.sizes = None
+    return m
 
 
 def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> Meta:

@@ -69,7 +69,7 @@ class Signature:
     """A function's parameters: `positional`, `rest` (of *args), `keyword` (only by keyword), `more` (of **kwargs), the defaults, and
     the kind of each."""
 
-    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold", "_key_parts")
+    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold", "_key_parts", "_operand_kinds")
 
     def __init__(self, positional: Sequence[str], keyword: Sequence[str] = (), defaults: Sequence[Any] = (), kwdefaults: dict[str, Any] | None = None,
                  kinds: dict[str, str] | None = None, rest: str | None = None, more: str | None = None) -> None:
@@ -78,6 +78,7 @@ class Signature:
         self.kinds = {n: (kinds or {}).get(n, CONSTANT) for n in (*self.positional, *self.keyword, *((rest,) if rest else ()))}
         self.untold: frozenset[str] = frozenset()  # constants of which the signature does not tell that they are no tensors
         self._key_parts: tuple[tuple[str, bool, bool], ...] | None = None
+        self._operand_kinds: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, function: Any, kinds: dict[str, str] | None = None) -> Signature:
@@ -296,8 +297,10 @@ def _no_constant(v: Any) -> Any:
 
 def operand_kinds(s: Signature) -> tuple[str, ...]:
     """The parameters in which a call may be given tensors, the rest of *args among them: what a learned plan's call is given."""
-    names = [n for n in s.names() if n not in _NO_OPERANDS and (s.kinds[n] != CONSTANT or not s.loose(n))]
-    return (*names, s.rest) if s.rest is not None and s.kinds[s.rest] != OLD else tuple(names)
+    if s._operand_kinds is None:
+        names = [n for n in s.names() if n not in _NO_OPERANDS and (s.kinds[n] != CONSTANT or not s.loose(n))]
+        s._operand_kinds = (*names, s.rest) if s.rest is not None and s.kinds[s.rest] != OLD else tuple(names)
+    return s._operand_kinds
 
 
 _MOST = 64  # parts of a constant
@@ -523,8 +526,12 @@ def _planned(s: Signature, values: str) -> list[str]:
 
 def _learning(s: Signature, values: str, then: Sequence[str]) -> list[str]:
     return ["    try:",
-            f"        plan = plans[{_learned_keys(s)}]",
-            "    except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
+            f"        plan = plans[key_ := ({_learned_keys(s)})]",
+            "    except KeyError:",
+            "        if kinds and key_ not in fresh:",
+            f"            made = sized(key_, {values})",
+            "            if made is not NotImplemented: return made",
+            "    except (AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",
             "    else:",
             f"        return plan({', '.join(operand_kinds(s))})",

@@ -21,7 +21,7 @@ from ..kernels.cache import preparing
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
-from . import data, dense, fields, fronts, interpreters
+from . import data, dense, fields, fronts, general, interpreters
 from .fronts import (
     BUFFER,
     CONSTANT,
@@ -59,6 +59,7 @@ def _general(*args: Any, **kwargs: Any) -> Any:
 _GENERAL: CodeType = _general.__code__
 PLANS = frozenset((Plan, Compose, View, Relaid, Written, data.Taken))
 GIVEN = frozenset((View, Turned, Compose, Plan))  # plans that the body of an operation that is not planned may give
+TRACED = frozenset((View, Plan))  # those of them that are traced
 LATER = frozenset((Plan, View, Written))  # plans that are bound at their second call
 DENSE = frozenset((Plan, Written))  # plans that may hold for operands of any shape
 NUMBERS = frozenset((float, int))  # types of numbers that launches take as they come
@@ -158,10 +159,11 @@ class Usual:
     """What a call without a plan asks of a signature, found once.
 
     positional: how many arguments there are, where all are positional; factors, data: whether there are any; sizes: where they stand in a key (-1: there
-    are none).  `keyed` says whether the key that the front made is the key of a plan.
+    are none); least, least_of_key: for each argument, and each part of a key, from where on its integers are sizes (`general`).  `keyed` says whether
+    the key that the front made is the key of a plan.
     """
 
-    __slots__ = ("positional", "factors", "data", "sizes", "_numbers", "_constants", "_never")
+    __slots__ = ("positional", "factors", "data", "sizes", "least", "least_of_key", "_numbers", "_constants", "_never", "_dtype")
 
     def __init__(self, s: Signature) -> None:
         kinds = [s.kinds[n] for n in s.names()]
@@ -173,11 +175,15 @@ class Usual:
         # sizes may be equal to others that are none, and a type may be one of Python's
         seldom = s.seldom()  # which come last in a key
         self.sizes = len([n for n in s.names() if n not in seldom]) if s.rest is not None and s.kinds[s.rest] == SIZES else -1
-        self._never = not plainly or s.kinds.get("dtype") == CONSTANT
+        least = {n: general.SIZES if kind == SIZES else general.SMALL if kind == CONSTANT and not s.loose(n) and n not in seldom else 0
+                 for n, kind in s.kinds.items()}
+        self.least = tuple([least[n] for n in (*s.names(), *([s.rest] if s.rest is not None else []))])
+        self.least_of_key = (*[least[n] for n in s.keyed() if n not in seldom], *([0] if seldom else []), *([0] if s.more is not None else []))
+        self._never, self._dtype = not plainly and self.sizes < 0 or s.more is not None, s.names().index("dtype") if s.kinds.get("dtype") == CONSTANT else -1
 
     def keyed(self, values: Values) -> bool:
         """Whether the front's key of these arguments is the one that a plan is kept by: no tensor is in it, and no number is a tensor."""
-        if self._never:
+        if self._never or self._dtype >= 0 and values[self._dtype] is not None and values[self._dtype].__class__ is not dtypes.dtype:
             return False
         for i in self._numbers:
             if values[i].__class__ not in NUMBERS:
@@ -186,6 +192,10 @@ class Usual:
             v = values[i]
             if v.__class__ not in _SINGLE and not _constant(v):
                 return False
+        if self.sizes >= 0:
+            given: tuple[Any, ...] = values[-1]
+            sizes: Any = given[0] if len(given) == 1 and type(given[0]) in SEQUENCES else given
+            return bool(sizes) and all(x.__class__ is int for x in sizes)
         return True
 
 
@@ -241,7 +251,8 @@ class Operation:
         s = self.signature = s.with_numpy() if self.renames else s
         self.places, self.usual = s.operands(), Usual(s)
         if self.planned:
-            for name in ("plans", "dense", "fresh"):  # calls by layouts; by kinds of dense operands; the layouts of calls that were made by such a kind
+            # calls by layouts; by kinds of dense operands; the layouts of calls that were made by a kind; kinds of layouts
+            for name in ("plans", "dense", "fresh", "kinds"):
                 caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
@@ -257,7 +268,10 @@ class Operation:
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view, outs=outs)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
+            for name in ("kinds", "fresh"):  # of calls for which the body gave a plan; the keys of those that were made by a kind
+                caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env)
+            self.env["sized"] = self.sized
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
         fronts.quicken(self.env)
@@ -370,7 +384,34 @@ class Operation:
         if learner is not None and not any(isinstance(v, Tensor) and s.kinds[n] == CONSTANT for n, v in zip(s.names(), values, strict=False)):
             with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # numbers that are in no key
                 learner.keep(values, plan, letters, since)
+                if type(plan) in TRACED and not caches.observed() and s.more is None:
+                    self._trace(learner, plan, values, letters, since)
         return plan.once(letters)(*operands) if isinstance(plan, (Plan, View)) else plan.bind(letters)(*operands)
+
+    def sized(self, key: Any, values: Values) -> Any:
+        """A call of a kind of which a plan was traced (`general`); NotImplemented for others."""
+        epoch, fresh = caches.epoch, self.env["fresh"]
+        if tape.anomaly.on:
+            return NotImplemented
+        kind = general.of_learned(key)
+        caches.keep_since(epoch, fresh, key, None)  # the next one like it is the body's
+        return NotImplemented if kind is None else general.answer(self.env["kinds"], kind, self._operands(values))
+
+    def _trace(self, learner: Learner, plan: Any, values: Values, letters: str, since: int) -> None:
+        """Traces the plan that the body gave for these arguments, if it is time to."""
+        kind = general.of_learned(learner.key(values))
+        if kind is None or (due := general.due(self.env["kinds"], kind, since)) is None:
+            return
+        s = self._signature()
+        general.trace_all(due, kind[1], values, lambda given: self._given_again(s, given, type(plan)), plan, letters)
+
+    def _given_again(self, s: Signature, values: Any, kind: type) -> Any:
+        """The plan that the body gives for these arguments."""
+        args, kwargs = s.whole(tuple(values))
+        made = self.body(*args, **kwargs)
+        if type(made) is not kind:
+            raise general.NoTrace("another kind of plan")
+        return made
 
     def _letters(self, operands: list[Any]) -> str:
         """The roles of what the run of a plan that a body gave is called with: numbers, and tensors in the place of numbers, are in the plan."""
@@ -471,15 +512,21 @@ class Operation:
             if asked and run in self.replayed:
                 run = None
             given = [values[i] for i in self.places]
-            kind = again = None
+            shape: Any = None
+            kin: Any = None
+            again = False
             if run is None:
-                if key is not None and (kind := dense.kind_of(key, usual.sizes)) is not None:
-                    known, fresh = self.env["dense"], self.env["fresh"]
-                    again = key in fresh
-                    if not again and (call := known.get(kind[0])) is not None and kind[2] <= call.most and not tape.anomaly.on:
-                        caches.keep_since(epoch, fresh, key, None)
-                        answer = call(*kind[1:], given)
+                if key is not None:
+                    again = key in self.env["fresh"]
+                    shape = dense.kind_of(key, usual.sizes)
+                    if not again and not tape.anomaly.on:
+                        answer: Any = NotImplemented
+                        if shape is not None and (call := self.env["dense"].get(shape[0])) is not None:
+                            answer = call(*shape[1:], given) if shape[2] <= call.most else NotImplemented
+                        elif not usual.data and not caches.observed() and (kin := general.of_key(key, usual.least_of_key)) is not None:
+                            answer = general.answer(self.env["kinds"], kin, given)
                         if answer is not NotImplemented:
+                            caches.keep_since(epoch, self.env["fresh"], key, None)
                             return answer
                 if usual.positional:
                     made = self.body(*values[:usual.positional])
@@ -497,10 +544,13 @@ class Operation:
                 if usual.data and type(made) in (Compose, data.Taken):
                     data.with_room(made, self.name)
                 letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
-                if kind is not None and type(made) in DENSE and kind[0] not in known:
-                    call = dense.of(made, letters, *kind[1:], usual.sizes >= 0)
+                if shape is not None and type(made) in DENSE and shape[0] not in self.env["dense"]:
+                    call = dense.of(made, letters, shape[1], shape[2], usual.sizes >= 0)
                     if call is not None:
-                        caches.keep_since(epoch, known, kind[0], call)
+                        caches.keep_since(epoch, self.env["dense"], shape[0], call)
+                        kin = None
+                if kin is not None and (due := general.due(self.env["kinds"], kin, epoch)) is not None:
+                    general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters)
                 if type(made) in LATER and not again:
                     if key is not None:
                         caches.keep_since(epoch, plans, key, Unbound(partial(made.bind, letters), (plans, key, epoch)))
@@ -514,6 +564,11 @@ class Operation:
         except TRIPS as error:
             return self.tripped(error, values)
         return run(*given)
+
+    def _planned_of(self, values: list[Any]) -> Any:
+        """The plan of a call with these arguments."""
+        args, kwargs = self._signature().whole(tuple(values))
+        return self.body(*args, **kwargs)
 
     def first_of_sizes(self, *given: Any) -> Any:
         """A call with nothing but sizes (behind the operand, where there is one) whose plan `quick` has not: it may have been made by a call that

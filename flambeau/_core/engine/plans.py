@@ -172,6 +172,25 @@ class Unbound:
         return run(*given)
 
 
+class Later:
+    """A plan as a function that binds it at its second call."""
+
+    __slots__ = ("plan", "roles", "run", "called")
+
+    def __init__(self, plan: Plan, roles: str) -> None:
+        self.plan, self.roles, self.called = plan, roles, False
+        self.run: Callable[..., Any] | None = None
+
+    def __call__(self, *given: Any) -> Any:
+        if self.run is None:
+            if not self.called:
+                self.called = True
+                return self.plan.once(self.roles)(*given)
+            with preparing():
+                self.run = self.plan.bind(self.roles)
+        return self.run(*given)
+
+
 def under(m: Meta) -> Meta:
     """The meta of a plain tensor in the place of one of a class that answers for operations."""
     return m if m.plain else getattr(m, "under", m)

@@ -40,7 +40,7 @@ def hold(program: Program, domain: tuple[int, ...], strides: Sequence[tuple[int,
     for k, (d, steps, room) in enumerate(zip(types, strides, rooms)):
         if steps != last:  # most operands lie alike
             last, (low, high) = steps, reach(domain, steps)
-        before, behind = (0, room) if isinstance(room, int) else room
+        before, behind = room if isinstance(room, tuple) else (0, room)
         if -low * d.itemsize > before or (high + 1) * d.itemsize > behind:
             raise RuntimeError(f"{program.kind} over {domain}: operand {k} ({d.name}) has {room} bytes, and strides {steps} reach from element {low} to "
                                f"{high}: the operation did not check its arguments")

@@ -14,10 +14,25 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
+from ..unknowns import Unknown
 from . import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+class Words:
+    """A builtin that is not made yet, since some of its words are unknown (`unknowns`)."""
+
+    __slots__ = ("words", "keep")
+
+    def __init__(self, words: list[Any], keep: Any) -> None:
+        self.words, self.keep = words, keep
+
+
+def entry_of(header: bytes, keep: Any) -> Callable[..., None]:
+    """The builtin of words that are known now."""
+    return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
 
 
 class _Method(ctypes.Structure):
@@ -65,6 +80,8 @@ def make_entry(stages: Sequence[tuple[int, int, int]], params: Sequence[int], na
     for stage in stages:
         words += stage
     words += params
+    if any(isinstance(w, Unknown) for w in words):
+        return Words(words, keep)  # type: ignore[return-value]
     header = struct.pack(f"<{len(words)}Q", *[w & 0xFFFFFFFFFFFFFFFF for w in words])
     return _new(_entry_method, header, keep)  # type: ignore[no-any-return]
 

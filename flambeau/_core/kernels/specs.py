@@ -288,7 +288,7 @@ class Histogram(Spec):
 
 class Check(Spec):
     """``entry(source)`` raises `error` where int64 positions lie outside [low, high) and are not `spared`: `text` with one of them in the place
-    of "{}".  A device that works behind the host's back says so when the host next waits, with the launch's `name`."""
+    of "{}", and `high` in that of "{high}".  A device that works behind the host's back says so when the host next waits, with the launch's `name`."""
 
     shape: Sizes
     strides: Sizes

@@ -15,6 +15,7 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import dtype as dtype_class
 from ..dtypes import float32, float64, uint64
+from ..engine import general
 from ..kernels import expr as E
 from ..kernels import philox
 from ..kernels.drawing import BLOCK
@@ -22,7 +23,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..kernels.specs import Draw
 from ..layout import contiguous_strides, expand_strides
-from ..runtime import caches, dispatch, generators
+from ..runtime import dispatch, generators
 from ..tensor import Meta, Tensor, alias, meta
 from . import launch, thread_draws
 from .checks import same_device
@@ -82,7 +83,7 @@ def in_order(t: Tensor, kind: str, numbers: tuple[float, ...], g: generators.Gen
     _drawing(kind, t.meta, *[x.meta for x in inputs])(t.ptr, *[x.ptr for x in inputs], g.place(), *numbers)
 
 
-@caches.kept
+@general.kept
 def _drawing(kind: str, m: Meta, *inputs: Meta) -> Callable[..., None]:
     shape, strides, *given = _walked(m, [expand_strides(x.shape, x.strides, m.shape) for x in inputs])
     spec = Draw(kind, m.dtype, shape, strides, tuple([(x.dtype, steps) for x, steps in zip(inputs, given, strict=True)]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..dtypes import int64, number
+from ..engine import general
 from ..kernels import expr as E
 from ..kernels.programs import Map, PreparedLaunch, Program, Reduce
 from ..runtime import caches, capture, dispatch
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..tensor import Meta
 
 _bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = caches.cache(globals(), "_bound")
+_kinds: dict[Any, Any] = caches.cache(globals(), "_kinds")
 _counts: dict[Any, Reduce] = {}
 _MOST = 1 << 14
 
@@ -76,9 +78,14 @@ def plan(dev: device, program: Program, domain: tuple[int, ...], strides: Sequen
          name: str = "") -> tuple[Callable[..., Any], Meta | None]:
     """What carries out `program` when called with addresses and numbers, and the layout of the workspace whose address it wants
     after the inputs'.  rooms: see `dispatch.prepare`.  For callers that keep it, in a cache of `runtime.caches`."""
-    prepared = dispatch.prepare(dev, program, domain, tuple(strides), rooms)
-    prepared.name = name or prepared.name
-    return dispatch.bind(dev, prepared), make_meta((prepared.workspace,), None, _uint8(), dev) if prepared.workspace else None
+    def prepared(dev: device, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], rooms: Any, *_: Any) -> tuple[Any, Any]:
+        made = dispatch.prepare(dev, program, domain, strides, rooms)
+        made.name = name or made.name
+        return dispatch.bind(dev, made), make_meta((made.workspace,), None, _uint8(), dev) if made.workspace else None
+    if isinstance(program, Map) and program.extent:  # the launch depends on it
+        return prepared(dev, domain, tuple(strides), rooms)
+    found: tuple[Any, Any] = general.made(_kinds, (dev, domain, tuple(strides), tuple(rooms), program.key, name), 2, prepared, 4)
+    return found
 
 
 def _uint8() -> Any:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..runtime import backend_flags, caches, dispatch, provenance
+from ..engine import general
+from ..runtime import backend_flags, dispatch, provenance
 from ..tensor import Meta, Tensor, alias, meta, new
 from . import autocast, elementwise
 from .table import TABLE, op
@@ -80,12 +81,12 @@ def linear_with_activation(input: Tensor, weight: Tensor, bias: Tensor, kind: st
     return r
 
 
-@caches.kept
+@general.kept
 def _plan(xm: Meta, wm: Meta, bm: Meta, kind: str, recorded: bool, followed: bool, level: int | None) -> tuple[Any, ...]:
     """(the result's layout, that of what else is written for the gradient, the launch, bits that addresses may not have, how it is
     recorded, whether the gradient reads the result); () where there is none."""
     d = xm.dtype
-    if not type(xm) is type(wm) is type(bm) is Meta or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
+    if not (xm.plain and wm.plain and bm.plain) or len(xm.shape) < 2 or len(wm.shape) != 2 or xm.shape[-1] != wm.shape[1]:
         return ()
     n, k = wm.shape
     if not (d is wm.dtype is bm.dtype and d.kind == "f" and xm.device is wm.device is bm.device) or tuple(bm.shape) != (n,) or bm.strides != (1,):
@@ -146,7 +147,7 @@ def past(node: tape.Node, g: Tensor, w: Tensor) -> Tensor | None:
     return made
 
 
-@caches.kept
+@general.kept
 def _gradient(g: Meta, w: Meta, x: Meta, kind: str) -> tuple[Any, ...]:
     """(the layout of g w as a gradient of x, the launch, bits that addresses may not have); () where there is none."""
     if not (g.dtype is w.dtype is x.dtype and g.device is w.device):

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad, no_recording
+from ..engine import general
 from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
-from ..runtime import caches, dispatch
+from ..runtime import dispatch
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import launch, routines
 from .casts import in_float32, to_dtype
@@ -57,7 +58,7 @@ class _Copied:
         self.first, self.second = first, second
 
 
-@caches.kept
+@general.kept
 def _plan(c: Meta, a: Meta, b: Meta, alpha: complex, beta: complex) -> Any:
     """The launch, `_Copied`, or `_BY_KERNEL` for what the device's backend has no product for."""
     *lead, m, k = a.shape
@@ -184,7 +185,7 @@ def _mm_back(node: Any, g: Tensor) -> Any:
 _mm_back.grad_name = "MmBackward0"  # type: ignore[attr-defined]
 
 
-@caches.kept
+@general.kept
 def _mm_plan(a: Meta, b: Meta) -> Any:
     """The layout of a product of matrices and what makes it in one launch; None where there is no such launch, or no product."""
     if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0] or a.dtype is not b.dtype or a.device is not b.device:
@@ -526,7 +527,7 @@ def _as_rows(t: Tensor) -> Tensor:
     return alias(t, _rows(m), t.ptr)
 
 
-@caches.kept
+@general.kept
 def _rows(m: Meta) -> Meta:
     return meta((layout.numel(m.shape[:-1]), m.shape[-1]), None, m.dtype, m.device)
 
@@ -546,7 +547,7 @@ def _weight_and_bias(g: Tensor, x: Tensor, bias: Meta) -> tuple[Tensor, Tensor] 
     return gw, gb
 
 
-@caches.kept
+@general.kept
 def _with_sums(g: Meta, x: Meta, bias: Meta) -> Any:
     """(the layouts of the product and of the sums, the launch, bits that addresses may not have); None where there is none."""
     (m, n), k, d = g.shape, x.shape[1], g.dtype
@@ -556,7 +557,7 @@ def _with_sums(g: Meta, x: Meta, bias: Meta) -> Any:
     return None if made is None else (meta((n, k), None, d, g.device), meta((n,), None, d, g.device), dispatch.bind(g.device, made), made.aligned)
 
 
-@caches.kept
+@general.kept
 def _linear_plan(x: Meta, w: Meta, bias: Meta) -> Any:
     """The launches of x w^T + bias: one product, where the device's library adds a row; rows of bias and the product added to them
     otherwise.  None for what does not fit, or goes by other operations."""
@@ -614,7 +615,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if (input.node is not None or weight.node is not None or bias.node is not None) and _grad.get():
                 r.node = recorded_layer(input, weight, bias)
             return r
-    elif bias is None and type(input.meta) is type(weight.meta) is Meta and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
+    elif bias is None and input.meta.plain and weight.meta.plain and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
         return _linear_plain(input, weight)
     return (_linear_any if bias is None else _linear_narrow)(input, weight, bias)
 
@@ -642,7 +643,7 @@ def _transposed(t: Tensor) -> Tensor:
     return alias(t, _swapped(t.meta), t.ptr)
 
 
-@caches.kept
+@general.kept
 def _swapped(m: Meta) -> Meta:
     return meta((m.shape[1], m.shape[0]), (m.strides[1], m.strides[0]), m.dtype, m.device)
 

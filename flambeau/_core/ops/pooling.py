@@ -13,11 +13,12 @@ from .. import dtypes, layout
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import float32, int64
+from ..engine import general
 from ..engine.fields import has
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map, Reduce
-from ..runtime import caches, dispatch
+from ..runtime import dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
 from . import launch, routines
 from .casts import in_float32, to_dtype
@@ -95,7 +96,7 @@ def _given(*sizes: Any) -> list[Any]:
     return [v if v is None or isinstance(v, int) else tuple(map(int, v)) for v in sizes]
 
 
-@caches.kept
+@general.kept
 def _pool(name: str, n: int, m: Meta, ceil: bool, kernel: Any, stride: Any, padding: Any, dilation: Any) -> tuple[Pool, bool]:
     """The pooling of what is laid out so, and whether it came without a batch."""
     single = _single(name, m.shape, n)
@@ -332,7 +333,7 @@ def _over_taps(how: str, d: Any, count: int) -> Map:
     return Map((E.cast(total, d),), (d,) * count)
 
 
-@caches.kept
+@general.kept
 def _pooling(how: str, m: Meta, p: Pool) -> tuple[Meta, routines.Bound, list[int]]:
     """Of small windows inside an image laid out as m says: the sums', or the greatest's, layout, what writes them, and the bytes from the image's
     address to each of those that it takes behind the result's."""
@@ -399,7 +400,7 @@ def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
     return tape.record(out, lambda node, gg: (_sum_windows(gg, node[tape.SAVED]),), (g,), p, "AvgPoolBackwardBackward0")
 
 
-@caches.kept
+@general.kept
 def _shares(p: Pool, include_pad: bool) -> Any:
     """How many elements each window's mean is taken over: one number, or an array where windows differ."""
     sides = []

@@ -9,8 +9,9 @@ from ..autograd import tape
 from ..autograd.mode import _grad
 from ..dtypes import bool_, int64
 from ..dtypes import dtype as dtype_class
+from ..engine import general
 from ..engine.fields import has
-from ..engine.plans import Compose, Facts, Plan, Saved
+from ..engine.plans import Compose, Facts, Later, Plan, Saved
 from ..kernels import expr as E
 from ..kernels.programs import Reduce
 from ..runtime import caches
@@ -113,7 +114,7 @@ def spread(g: Tensor, shape: Sequence[int], axes: tuple[int, ...], keepdim: bool
     return g.expand(tuple(shape))
 
 
-@caches.kept
+@general.kept
 def _spread(m: Meta, shape: tuple[int, ...], axes: tuple[int, ...], keepdim: bool) -> Meta:
     strides = list(m.strides)
     for a in sorted(axes):
@@ -175,6 +176,13 @@ def _lost(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 @caches.kept
 def _summing_to(m: Meta, shape: tuple[int, ...]) -> Any:
     """What sums a tensor of this meta at once; None where `sum_to` goes by other operations."""
+    plan = _sum_plan(m, shape)
+    return None if plan is None else Later(plan, "t")
+
+
+@general.kept
+def _sum_plan(m: Meta, shape: tuple[int, ...]) -> Any:
+    """The plan of that."""
     axes, d = _lost(tuple(m.shape), shape), m.dtype
     if d.kind not in "fc" or not m.numel or not axes:
         return None
@@ -183,7 +191,7 @@ def _summing_to(m: Meta, shape: tuple[int, ...]) -> Any:
     out = meta(shape, None, d, m.device)
     strides = [layout.contiguous_strides(domain[:len(order) - len(axes)]), tuple(m.strides[i] for i in order)]
     call, room = launch.plan(m.device, simple("sum", d, d.opmath, d, "sum"), domain, strides, [out.nbytes, m.nbytes], "sum")
-    return Plan([out], call, room).bind("t")
+    return Plan([out], call, room)
 
 
 @op(tangent="linear")
@@ -275,7 +283,7 @@ def equal(input: Tensor, other: Tensor) -> bool:  # noqa: A002
     a, b = input.meta, other.meta
     if a.shape != b.shape:
         return False
-    if not type(a) is type(b) is Meta or a.dtype is not b.dtype or a.dtype.is_complex or a.device.type == "meta" or not a.numel:
+    if not (a.plain and b.plain) or a.dtype is not b.dtype or a.dtype.is_complex or a.device.type == "meta" or not a.numel:
         return bool(all(input == other))
     if a.numel > 8 * _GLANCE and a.contiguous and b.contiguous:  # most that differ do so at once
         few = meta((_GLANCE,), None, a.dtype, a.device)

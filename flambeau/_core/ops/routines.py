@@ -31,7 +31,11 @@ def bind(dev: device, made: PreparedLaunch) -> Bound:
 def find(dev: device, spec: Spec) -> Bound | None:
     """The bound launch that the device's own backend has for `spec`; None where it has none."""
     key = (dev, spec)
-    found = _bound.get(key, _bound)
+    try:
+        found = _bound.get(key, _bound)
+    except TypeError:  # of unknown sizes
+        made = dispatch.find(dev, spec)
+        return None if made is None else bind(dev, made)
     if found is _bound:
         made = dispatch.find(dev, spec)
         if made is not None and not made.lasting:

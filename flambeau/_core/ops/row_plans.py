@@ -58,19 +58,20 @@ class Plan:
         return outs
 
 
-def plan(bound: Bound, operands: Sequence[Any]) -> Plan:
+def plan(bound: Bound, metas: Sequence[Meta | None]) -> Plan:
     """The plan of a formula on operands of these layouts; those that it does not read may be None."""
+    known: Sequence[Any] = metas
     f, places = bound.formula, bound.places
     spreads = (*places.leaves, *places.saves)
     names = f.names()
-    layouts: dict[Any, Any] = {("operand", names[i]): places.strides(operands[i].meta, spreads[i]) for i in bound.reads}
-    dev = next(x for x in operands if x is not None).meta.device
+    layouts: dict[Any, Any] = {("operand", names[i]): places.strides(known[i], spreads[i]) for i in bound.reads}
+    dev = next(m for m in metas if m is not None).device
     wanted = [*zip(f.body, f.axes, places.outs, strict=True)]
     if not f.level:
         wanted += [(e, F.letters(e), s) for (e, i), s in zip(f.saves, places.saves, strict=True) if i is None]
     exprs: list[Expr] = []
     axes: list[str] = []
-    metas: list[Meta] = []
+    made: list[Meta] = []
     shown: list[tuple[bool, int, Meta]] = []
     for e, over, spread in wanted:
         if f.level and e.op == "operand":  # a gradient that is another tensor as it stands, perhaps repeated
@@ -83,30 +84,30 @@ def plan(bound: Bound, operands: Sequence[Any]) -> Plan:
         at = F.place(e) if f.level else whole  # a gradient that does not vary along an axis is worked out once for it, and repeated
         if any(len({a in at for a, _ in slots}) > 1 for slots in spread):
             at = whole
-        own = _result(bound, operands, spread, at, e.dtype, dev)
+        own = _result(bound, metas, spread, at, e.dtype, dev)
         steps = {a: s for a, s in places.strides(own, spread).items() if a in at}
         m = own if at == whole else places.seen(steps, spread, e.dtype, dev)
         assert m is not None
         layouts["out", len(exprs)] = steps
-        shown.append((True, len(metas), m))
+        shown.append((True, len(made), m))
         exprs.append(e)
         axes.append("".join(a for a in places.sizes if a in at))
-        metas.append(own)
-    if not any(m.numel for m in metas):
-        return Plan(tuple(metas), None, None, (), tuple(shown))
-    rooms = {**{("out", k): m.nbytes for k, m in enumerate(metas)}, **{("operand", names[i]): operands[i].meta.nbytes for i in bound.reads}}
+        made.append(own)
+    if not any(m.numel for m in made):
+        return Plan(tuple(made), None, None, (), tuple(shown))
+    rooms = {**{("out", k): m.nbytes for k, m in enumerate(made)}, **{("operand", names[i]): known[i].nbytes for i in bound.reads}}
     call, room, ins = _launch(bound, tuple(exprs), axes, layouts, rooms, dev)
-    return Plan(tuple(metas), call, room, tuple(names.index(n) for n in ins), tuple(shown))
+    return Plan(tuple(made), call, room, tuple(names.index(n) for n in ins), tuple(shown))
 
 
-def _result(bound: Bound, operands: Sequence[Any], spread: Spread, at: frozenset[str], d: dtype, dev: device) -> Meta:
+def _result(bound: Bound, metas: Sequence[Meta | None], spread: Spread, at: frozenset[str], d: dtype, dev: device) -> Meta:
     """The meta of a result at place `at`: like the operand of its spread where the operation keeps layouts, else contiguous."""
     places = bound.places
     shape = places.shape(spread, at)
     if bound.op.like:
-        for x, s in zip(operands, (*places.leaves, *places.saves), strict=False):
-            if s == spread and x is not None and tuple(x.meta.shape) == shape:
-                return meta(shape, layout.dense_like(shape, x.meta.strides), d, dev)
+        for m, s in zip(metas, (*places.leaves, *places.saves), strict=False):
+            if s == spread and m is not None and tuple(m.shape) == shape:
+                return meta(shape, layout.dense_like(shape, m.strides), d, dev)
     return meta(shape, None, d, dev)
 
 
@@ -143,7 +144,7 @@ def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dic
             where.append((k, 0) if kind == "out" else (len(exprs) + ins.index(k), 0) if kind == "operand" else (len(exprs) + len(ins), temps[k]))
         if room is not None:
             where.append((len(exprs) + len(ins), work.take(room.nbytes)))
-        numbers = [(k, None) if kind == "scalar" else (None, float(layout.numel(sizes[k])) if d.kind == "f" else layout.numel(sizes[k]))
+        numbers = [(k, None) if kind == "scalar" else (None, 1.0 * layout.numel(sizes[k]) if d.kind == "f" else layout.numel(sizes[k]))
                    for kind, k, d in one.step.numbers]
         calls.append((call, where, numbers))
     room = meta((work.size,), None, dtypes.uint8, dev) if work.size else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..autograd.mode import _grad
+from ..engine import general
 from ..kernels import derive_rows
 from ..kernels import expr as E
 from ..kernels import formulas as F
@@ -101,7 +102,10 @@ class Bound:
         key = tuple([operands[i].meta for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans[key] = row_plans.plan(self, operands)
+            p = self.places
+            layouts = tuple([None if t is None else t.meta for t in operands])
+            on = self.op, self.formula, tuple(p.sizes), tuple(p.sizes.values()), general.Whole((p.leaves, p.outs, p.saves)), layouts
+            plan = self.plans[key] = general.made(_gradient_kinds, on, 2, _gradient)
         outs = plan.run(operands, numbers)
         if edges is not None:
             self.record(outs, operands, edges, numbers)
@@ -130,6 +134,17 @@ class Bound:
             wanted = tuple(s for s, n in zip(p.leaves, needs, strict=True) if n)
             found = self.derivatives[needs, given] = Bound(self.op, self.formula.derive(needs, given), Places(p.sizes, (*ups, *p.leaves), wanted, p.saves))
         return found
+
+
+def _bound(op: Rowwise, where: Any, consts: tuple[Any, ...], result: dtype | None, *metas: Meta | None) -> tuple[Bound, Plan]:
+    """What a call of an operation is carried out by."""
+    return op.bind(where, tuple(consts), result, list(metas))
+
+
+def _gradient(op: Rowwise, formula: Formula, axes: tuple[str, ...], sizes: tuple[tuple[int, ...], ...], spreads: tuple[Any, ...],
+              metas: tuple[Meta | None, ...]) -> Plan:
+    """The plan of a formula that is bound to shapes, for operands of these layouts."""
+    return row_plans.plan(Bound(op, formula, Places(dict(zip(axes, sizes, strict=True)), *spreads)), metas)
 
 
 # ------------------------------------------------------------------------------------------------------------- recording
@@ -202,6 +217,8 @@ def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> Any:
 
 # ------------------------------------------------------------------------------------------------------------- operations
 _calls: dict[Any, tuple[Bound, Plan]] = caches.cache(globals(), "_calls")  # by the operation and its operands' layouts
+_kinds: dict[Any, Any] = caches.cache(globals(), "_kinds")  # of calls whose layouts come first
+_gradient_kinds: dict[Any, Any] = caches.cache(globals(), "_gradient_kinds")
 
 
 class Rowwise:
@@ -235,7 +252,9 @@ class Rowwise:
             if any("_tangents" in t.__dict__ for t in operands if t is not None and not t.meta.plain):
                 made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
                 return made
-            known = self._bind(key, operands, where, consts, result)
+            same_device(self.name, *operands)
+            found: tuple[Bound, Plan] = general.made(_kinds, (self, where, general.Whole(consts), *key[3:]), general.SMALL, _bound)
+            known = caches.keep(_calls, key, found)
         bound, plan = known
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
         outs: list[Tensor] = plan.run(given, numbers)
@@ -246,9 +265,8 @@ class Rowwise:
                     break
         return outs
 
-    def _bind(self, key: Any, operands: tuple[Tensor | None, ...], where: Any, consts: tuple[Any, ...], result: dtype | None) -> tuple[Bound, Plan]:
-        same_device(self.name, *operands)
-        metas = [None if t is None else t.meta for t in operands]
+    def bind(self, where: Any, consts: tuple[Any, ...], result: dtype | None, metas: list[Meta | None]) -> tuple[Bound, Plan]:
+        """What a call on operands of these layouts (None: absent) is carried out by."""
         places = self.places(metas, *where)
         for i, (m, spread) in enumerate(zip(metas, places.leaves, strict=True)):
             if m is not None and tuple(m.shape) != places.shape(spread):  # kernels take the sizes from one operand
@@ -265,9 +283,8 @@ class Rowwise:
         saves = tuple(places.dense(F.place(e)) if i is None else places.outs[i] for e, i in formula.saves)
         leaves = tuple(s for s, m in zip(places.leaves, metas, strict=True) if m is not None)
         bound = Bound(self, formula, Places(places.sizes, leaves, places.outs, saves))
-        bound.holes = len(leaves) < len(operands)
-        found: tuple[Bound, Plan] = caches.keep(_calls, key, (bound, row_plans.plan(bound, [t for t in operands if t is not None])))
-        return found
+        bound.holes = len(leaves) < len(metas)
+        return bound, row_plans.plan(bound, [m for m in metas if m is not None])
 
     def _formula(self, metas: list[Meta | None], consts: tuple[Any, ...], result: dtype) -> Formula:
         wide = result.opmath

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..unknowns import Unknown
+
 
 def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """Sizes given one by one or as one sequence.  Raises TypeError for anything that is no integer."""
@@ -17,7 +19,7 @@ def sizes_of(name: str, sizes: tuple[Any, ...]) -> tuple[int, ...]:
         sizes = tuple(sizes[0])
     out = []
     for i, s in enumerate(sizes):
-        if type(s) is not int:
+        if type(s) is not int and type(s) is not Unknown:
             if isinstance(s, float) or not hasattr(s, "__index__"):
                 raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type "
                                 f"{type(s).__name__} at pos {i}")

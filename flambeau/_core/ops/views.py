@@ -363,7 +363,7 @@ def slice_axis(input: Tensor, dim: int, start: int, stop: int, step: int = 1) ->
     """A view of positions start, start + step, ... < stop along an axis; bounds as Python's slices take them."""
     m = input.meta
     n = m.shape[dim]
-    start, stop, step = slice(start, stop, step).indices(n)
+    start, stop, step = layout.bounds(start, stop, step, n)
     count = max(0, (stop - start + step - 1) // step)
     return placed(input, (*m.shape[:dim], count, *m.shape[dim + 1:]),
                   (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1:]),
@@ -380,7 +380,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:  # noqa:
     at = layout.wrap_dim(dim, len(m.shape))
     if isinstance(start, Tensor) and (start.meta.shape or start.meta.dtype.kind not in "ui"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    start = int(start.item()) if isinstance(start, Tensor) else start.__index__()
+    start = int(start.item()) if isinstance(start, Tensor) else layout.whole(start)
     n = m.shape[at]
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")

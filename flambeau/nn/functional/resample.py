@@ -20,7 +20,6 @@ from ..._core.ops.memory_format import contiguous_format
 from ..._core.ops.resampling import grid_places, resized, sampled
 from ..._core.runtime import caches, capture
 from ..._core.runtime.asking import unasked
-from ..._core.tensor import Meta
 from ...autograd import no_grad
 from .lazy_functional import F
 
@@ -93,7 +92,7 @@ def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align
     places, weights = _kept_taps(mode, x.shape[dim], n_out, scale, align, x.device, x.dtype)
     if not weights:
         return x.index_select(dim, places[0])
-    if type(x.meta) is Meta:
+    if x.meta.plain:
         return resized(x, dim, places, weights)
     # tensors that answer for operations themselves
     shape = [1] * x.dim()
@@ -166,7 +165,7 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     fit.
     """
     made = _interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-    return laid_as(made, input) if type(input.meta) is Meta else made
+    return laid_as(made, input) if input.meta.plain else made
 
 
 def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: bool | None, recompute_scale_factor: bool | None,

@@ -142,10 +142,10 @@ def check(spec: Check) -> PreparedLaunch:
         v = memory(source, shape, strides, int64)
         if spared is None:
             least, greatest = int(v.min()), int(v.max())
-            raise spec.error(spec.text.format(least if least < low else greatest))
+            raise spec.error(spec.text.format(least if least < low else greatest, high=high))
         bad = v[(v != spared) & ((v < low) | (v >= high))]
         if bad.size:
-            raise spec.error(spec.text.format(int(bad[0])))
+            raise spec.error(spec.text.format(int(bad[0]), high=high))
     made = PreparedLaunch(spec.name, entry, outputs=0, nbytes=numel(shape) * 8, keep=counting)
     made.condition = counting, numbers
     return made

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ...unknowns import settled
 from .. import small_floats
 from ..complexes import split_of
 from ..native import make_entry
@@ -47,7 +48,11 @@ def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int,
         # rare enough to leave to NumPy: reductions of nothing, products and scans of complex numbers, conversions of 8-bit floats
         from .. import interpret
         return interpret.prepare(program, domain, strides)
-    code = _codes.get((program.key, plan.key))
+    try:
+        code = _codes.get((program.key, plan.key))
+    except TypeError:  # of unknown sizes: code depends on those that are in its key
+        plan.key = settled(plan.key)
+        code = _codes.get((program.key, plan.key))
     if code is None:
         from . import compile as compiler
 

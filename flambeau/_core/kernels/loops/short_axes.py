@@ -28,7 +28,7 @@ class Spread:
 
     def __init__(self, loops: MapLoops, program: Map) -> None:
         *outer, inner = loops.axes
-        self.times, self.moves = inner.size, tuple(s != 0 for s in inner.strides)
+        self.times, self.moves = inner.size.__index__(), tuple(s != 0 for s in inner.strides)
         self.program, self.sources, places = spread(program, self.times, self.moves)
         self.shifts = [inner.strides[k] * t for k, t in zip(self.sources, places, strict=True)]
         self.domain = tuple(a.size for a in outer)

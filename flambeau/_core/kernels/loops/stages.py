@@ -7,6 +7,7 @@ unit.  With the vector axis among the outer ones a unit is a tile of it.
 
 from __future__ import annotations
 
+from math import trunc
 from typing import TYPE_CHECKING
 
 from ..expr import walk
@@ -70,7 +71,7 @@ def even_width(size: int, most: int, lanes: int) -> int:
 
 def chunk_of(total: int, nanoseconds: float, multiple: int = 1) -> int:
     """How many of `total` units make a chunk worth handing over; at most 512 chunks, whatever the number of threads."""
-    pieces = max(1, min(512, int(nanoseconds / CHUNK_NS)))
+    pieces = max(1, min(512, trunc(nanoseconds / CHUNK_NS)))
     chunk = -(-total // pieces)
     return min(-(-chunk // multiple) * multiple, max(total, 1))
 

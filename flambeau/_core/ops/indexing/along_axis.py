@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from ... import layout
 from ...autograd import tape
 from ...dtypes import dtype, int64, title
+from ...engine import general
 from ...engine.fields import has
 from ...kernels import expr as E
 from ...kernels.programs import Map
-from ...runtime import caches
 from ...tensor import Meta, Tensor, meta, new
 from .. import launch, routines
 from ..casts import to_dtype
@@ -97,7 +97,7 @@ def _gather_launch(out: Meta, x: Meta, axis: int, index: Meta) -> routines.Bound
                        [m.nbytes for m in (out, x, index)], "gather")
 
 
-@caches.kept
+@general.kept
 def _gathered(x: Meta, dim: int, index: Meta) -> _Along:
     made = meta(tuple(index.shape), None, x.dtype, x.device)
     p = _planned("gather", x, dim, index, None, made)
@@ -151,7 +151,7 @@ def _scatter_launch(out: Meta, axis: int, index: Meta, source: Meta, mode: str) 
     return launch.plan(out.device, program, tuple(index.shape), [(0,) * n, source.strides, index.strides], [m.nbytes for m in (out, source, index)], "scatter")
 
 
-@caches.kept
+@general.kept
 def _scattered(name: str, x: Meta, dim: int, index: Meta, source: Meta, mode: str) -> _Along:
     """`source` may be larger than `index`: its first elements along each axis are written."""
     made = meta(tuple(x.shape), None, x.dtype, x.device)
@@ -162,7 +162,7 @@ def _scattered(name: str, x: Meta, dim: int, index: Meta, source: Meta, mode: st
     return p._replace(launch=_scatter_launch(made, p.axis, index, window, mode), numbers=(x.shape[p.axis], *made.strides))
 
 
-@caches.kept
+@general.kept
 def _adding(out: Meta, index: Meta, source: Meta) -> routines.Bound:
     return _scatter_launch(out, 0, index, source, "add")
 

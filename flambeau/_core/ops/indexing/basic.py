@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ... import layout
 from ...dtypes import bool_, int32, int64, uint8
 from ...errors import warn
 from ...tensor import Tensor
+from ...unknowns import Unknown
 from ..casts import to_dtype
 from ..views import placed
 
@@ -69,7 +71,7 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
     """The view that ints, slices, None and ... make, and for each of its axes the tensor of positions still to apply."""
     used, known = 0, True
     for x in items:
-        if type(x) is slice or type(x) is int:
+        if type(x) is slice or type(x) is int or type(x) is Unknown:
             used += 1
         elif x is not Ellipsis and x is not None:
             used, known = used + _consumes(x), False
@@ -123,11 +125,11 @@ def _basic(t: Tensor, items: list[Any]) -> tuple[Tensor, list[Any]]:
                 kind: type[Exception] = TypeError if isinstance(x, str) else IndexError
                 raise kind("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
                            f"{type(x).__name__})")
-            i = x if type(x) is int else _position(x)
+            place: Any = x if type(x) is int or type(x) is Unknown else _position(x)
             n = sizes[axis]
-            if not -n <= i < n:
-                raise IndexError(f"index {i} is out of bounds for dimension {axis} with size {n}")
-            offset += (i + n if i < 0 else i) * steps[axis]
+            if not -n <= place < n:
+                raise IndexError(f"index {place} is out of bounds for dimension {axis} with size {n}")
+            offset += (place + n if place < 0 else place) * steps[axis]
             axis += 1
     if shape == list(sizes) and strides == list(steps) and any(p is not None for p in pending):
         return t, pending
@@ -167,6 +169,8 @@ def _position(x: Any) -> int:
 
 def _slice(x: slice, n: int) -> tuple[int, int, int]:
     a, b, c = x.start, x.stop, x.step
+    if any(isinstance(p, Unknown) for p in (a, b, n)):
+        return layout.bounds(a, b, c, n)
     if (a is None or type(a) is int) and (b is None or type(b) is int) and (c is None or type(c) is int and c > 0):
         return x.indices(n)
     for p in (a, b, c):
@@ -181,5 +185,5 @@ def _slice(x: slice, n: int) -> tuple[int, int, int]:
 def _constant(x: Any) -> bool:
     """Whether a part of an index is known from what a plan's key holds."""
     if type(x) is slice:
-        return all(p is None or type(p) is int for p in (x.start, x.stop, x.step))
-    return x is None or x is Ellipsis or type(x) is int
+        return all(p is None or type(p) is int or type(p) is Unknown for p in (x.start, x.stop, x.step))
+    return x is None or x is Ellipsis or type(x) is int or type(x) is Unknown

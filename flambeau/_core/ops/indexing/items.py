@@ -11,11 +11,12 @@ from ... import dtypes, layout
 from ...autograd import inplace, tape
 from ...autograd.mode import _grad
 from ...dtypes import bool_, dtype, int64, uint8
+from ...engine import general
 from ...engine.fields import has
 from ...engine.fronts import OPEN, TENSORS
 from ...engine.operation import Operation
-from ...runtime import caches
 from ...tensor import Meta, Tensor, _new, meta
+from ...unknowns import Unknown
 from ..casts import to_dtype
 from ..checks import may_write, no_overlap
 from ..device_errors import mismatch
@@ -73,7 +74,7 @@ def _nonzero_parts(mask: Tensor, dev: Any) -> tuple[Tensor, ...]:
     return parts
 
 
-@caches.kept
+@general.kept
 def _rows(m: Meta) -> tuple[Meta, int, int]:
     """Of a tensor with axes: what a row is, how many, and how many bytes from one to the next."""
     return meta(m.shape[1:], m.strides[1:], m.dtype, m.device), m.shape[0], m.strides[0] * m.dtype.itemsize
@@ -123,8 +124,8 @@ def _plain(t: Tensor, index: Any) -> list[Tensor | None] | None:
 
 
 def _get(self: Tensor, index: Any) -> Any:
-    if type(index) is int:
-        if self.node is None:  # of a thousand rows each is asked for once: no plans of them
+    if type(index) is int or type(index) is Unknown:
+        if self.node is None and type(index) is int:  # of a thousand rows each is asked for once: no plans of them
             row = _row(self, index)
             if row is not None:
                 return row

@@ -7,10 +7,10 @@ from typing import Any
 from ... import layout
 from ...autograd import tape
 from ...dtypes import bool_, number
+from ...engine import general
 from ...errors import warn
 from ...kernels import expr as E
 from ...kernels.specs import Chosen
-from ...runtime import caches
 from ...tensor import Meta, Tensor, meta, new
 from .. import routines
 from ..casts import to_dtype
@@ -53,7 +53,7 @@ def fill_chosen(t: Tensor, mask: Tensor, source: Tensor) -> int | None:
     return count
 
 
-@caches.kept
+@general.kept
 def _choice(m: Meta, n: Meta) -> Any:
     """The launch that moves chosen rows, and the shape of a row; None where there is none."""
     axes = len(n.shape)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import int64
+from ...engine import general
 from ...kernels.specs import NonzeroCount, NonzeroWrite
-from ...runtime import caches
 from ...tensor import Meta, Tensor, alias, empty, meta, new
 from .. import outputs, routines
 from ..table import op
@@ -27,7 +27,7 @@ def nonzero_counts(t: Tensor) -> Tensor | None:
     return counts
 
 
-@caches.kept
+@general.kept
 def _counting(m: Meta) -> tuple[Meta, routines.Bound] | None:
     """The layout of a tensor's counts and the launch; None where there is none."""
     bound = routines.find(m.device, NonzeroCount(m.dtype, tuple(m.shape), m.strides)) if m.numel and m.shape else None
@@ -58,7 +58,7 @@ def _coordinates(t: Tensor, counts: Tensor, n: int, layout: Meta) -> Tensor:
     return found
 
 
-@caches.kept
+@general.kept
 def _placing(m: Meta) -> routines.Bound:
     return routines.needed(m.device, NonzeroWrite(m.dtype, tuple(m.shape), m.strides))
 

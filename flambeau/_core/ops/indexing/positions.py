@@ -15,6 +15,7 @@ from ... import layout
 from ...autograd import inplace, tape
 from ...autograd.mode import _grad
 from ...dtypes import dtype, int64
+from ...engine import general
 from ...errors import warn
 from ...kernels import expr as E
 from ...kernels.programs import Map
@@ -26,10 +27,10 @@ from ..checks import no_overlap, same_device
 from ..device_errors import mismatch
 
 
-@caches.kept
+@general.kept
 def checking(m: Meta, low: int, high: int, axis: int, *named: Any) -> routines.Bound:
     """What raises IndexError for positions along an axis that are not in low .. high - 1.  named: another class of the error, and the check's name."""
-    told = f"index {{}} is out of bounds for dimension {axis} with size {high}"
+    told = f"index {{}} is out of bounds for dimension {axis} with size {{high}}"
     return routines.needed(m.device, Check(tuple(m.shape), m.strides, low, high, None, told, *named))
 
 
@@ -130,7 +131,7 @@ def _taking(d: dtype, key: tuple[int, int, int, int, bool]) -> Map:
     return Map((E.gather(0, _offset(1, key), d),), (d, *[int64] * key[0]), _scalars(key))
 
 
-@caches.kept
+@general.kept
 def _reading(x: Meta, negative: bool, *indices: Meta | None) -> tuple[Meta, list[tuple[int, routines.Bound]], Any, tuple[int, ...]]:
     """What takes the elements of x at positions: the result's layout, the checks, the launch with its workspace (None for no elements) and its numbers.
 

@@ -1,0 +1,565 @@
+"""Plans for all shapes of one kind: what a family works out for one example holds wherever sizes take the same turns.
+
+A kind of call is its key without the sizes: ranks, types, which sizes are 0 or 1, which are equal, how strides follow from sizes.  When several new
+shapes of a kind have come, the family is asked once more, with unknown numbers for the sizes (`unknowns`), and its plan is written as a function of
+them: conditions first, then layouts, the launch's words and the tape's node.  A call with a new shape costs that function and nothing else; one that
+comes again is planned as any other, and so is one that no function answers.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import contextmanager
+from functools import lru_cache, partial, wraps
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import dtypes, layout
+from ..autograd.mode import _grad
+from ..kernels.expr import Expr
+from ..kernels.native import Words, entry_of
+from ..kernels.programs import Map, Reduce, Rows, Scan
+from ..kernels.specs import Spec
+from ..runtime import caches
+from ..runtime.device import CPU, device
+from ..tensor import Meta, Sketch, Tensor, described, meta, new, storage
+from ..unknowns import Address, Trace, Unknown
+from ..unknowns import NoTrace as NoTrace
+from .plans import CODE, Plan, View, _view, recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+WAIT = 2  # new shapes of a kind that are planned each before it is traced
+MOST = 6  # functions of a kind: each is tried in turn
+FAILURES = 3  # traces that gave nothing
+SMALL, SIZES = 5, 2  # a constant from here on is taken for a size; what is one
+_MOST_SIZES = 24
+_LIMIT = 1 << 62
+
+
+# ------------------------------------------------------------------------------------------------------------- kinds
+class Kind:
+    """One kind of call.  functions: each gives the result for sizes and operands, or NotImplemented.  reason: why the last trace that failed did."""
+
+    __slots__ = ("functions", "seen", "failures", "reason")
+
+    def __init__(self) -> None:
+        self.functions: list[Callable[..., Any]] = []
+        self.seen, self.failures = 0, 0
+        self.reason: Exception | None = None
+
+    def due(self) -> bool:
+        """Whether the next example is to be traced."""
+        self.seen += 1
+        return self.seen > WAIT and len(self.functions) < MOST and self.failures < FAILURES
+
+
+def answer(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], given: Sequence[Any]) -> Any:
+    """The result of a call by a function of its kind; NotImplemented where there is none for its sizes."""
+    found = kinds.get(kind[0])
+    if found is not None:
+        sizes = tuple(kind[1])
+        for function in found.functions:
+            result = function(sizes, *given)
+            if result is not NotImplemented:
+                return result
+    return NotImplemented
+
+
+def due(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], epoch: int) -> Kind | None:
+    """A call's kind, where the call is to be traced: none of its functions had an answer."""
+    found = kinds.get(kind[0])
+    if found is None:
+        caches.keep_since(epoch, kinds, kind[0], found := Kind())
+    return found if found.due() else None
+
+
+def of_layout(m: Meta, seen: dict[int, int]) -> tuple[Any, ...] | None:
+    """What a layout has in common with others of its kind; new sizes are put into `seen`.  None where there is no kind."""
+    if m.__class__ is not Meta or m.device is not CPU:
+        return None
+    shape = m.shape
+    codes = [d if d < 2 else seen.setdefault(d, ~len(seen)) for d in shape]
+    if m.contiguous and (min(shape, default=2) > 1 or m.strides == layout.contiguous_strides(shape)):
+        return m.dtype, *codes
+    strides = m.strides
+    expected = 1
+    steps: list[Any] = []
+    for a in sorted(range(len(shape)), key=strides.__getitem__):
+        s = strides[a]
+        steps.append(a)
+        steps.append(None if s == expected else s if s < 2 else seen.setdefault(s, ~len(seen)))
+        expected = s * shape[a]
+    return m.dtype, tuple(codes), tuple(steps)
+
+
+def of_key(key: tuple[Any, ...], least: Sequence[int]) -> tuple[tuple[Any, ...], dict[int, int]] | None:
+    """The kind of a call with this key, and its sizes.  least: for each part from where on its integers are sizes; 0: they are none.  None where there
+    are no sizes, where layouts are of no kind, or lie in tuples."""
+    seen: dict[int, int] = {}
+    parts: list[Any] = []
+    for part, n in zip(key, least, strict=True):
+        kind = part.__class__
+        if kind is Meta:
+            part = of_layout(part, seen)
+            if part is None:
+                return None
+        elif kind is int:
+            if n and part >= n:
+                part = _SIGNS[~seen.setdefault(part, ~len(seen))]
+        elif kind is tuple:
+            if n and all(x.__class__ is int for x in part):
+                part = tuple([x if x < n else _SIGNS[~seen.setdefault(x, ~len(seen))] for x in part])
+            elif _holds_layout(part):
+                return None
+        elif kind is device and part is not CPU:
+            return None
+        parts.append(part)
+        if len(seen) > _MOST_SIZES:
+            return None
+    return (tuple(parts), seen) if seen else None
+
+
+def of_parts(key: tuple[Any, ...], least: int, seen: dict[int, int]) -> tuple[Any, ...]:
+    """The kind of what a function of layouts and constants makes, as `of_key`, but in tuples too.  Raises NoTrace where there is none."""
+    parts: list[Any] = []
+    for part in key:
+        kind = part.__class__
+        if kind is int:
+            if part >= least:
+                part = _SIGNS[~seen.setdefault(part, ~len(seen))]
+        elif kind is tuple or kind is layout.Size:
+            part = of_parts(part, least, seen)
+        elif isinstance(part, Meta):
+            part = of_layout(part, seen)
+            if part is None:
+                raise NoTrace("a layout of no kind")
+        elif kind is device and part is not CPU:
+            raise NoTrace("another device")
+        parts.append(part)
+    if len(seen) > _MOST_SIZES:
+        raise NoTrace("many sizes")
+    return tuple(parts)
+
+
+def of_learned(key: Any) -> tuple[tuple[Any, ...], dict[int, int]] | None:
+    """`of_key` of the key of a learned plan, in which all integers from `SMALL` on are sizes."""
+    seen: dict[int, int] = {}
+    try:
+        parts = of_parts(key, SMALL, seen)
+    except (NoTrace, IndexError):
+        return None
+    return (parts, seen) if seen else None
+
+
+def _holds_layout(part: tuple[Any, ...]) -> bool:
+    return any(isinstance(x, Meta) or x.__class__ is tuple and _holds_layout(x) for x in part)
+
+
+class Whole(tuple[Any, ...]):
+    """A tuple in a key whose integers are no sizes."""
+
+    __slots__ = ()
+
+
+class _Sign:
+    """Stands for a size in a kind."""
+
+    __slots__ = ()
+
+
+_SIGNS = tuple([_Sign() for _ in range(2 * _MOST_SIZES + 64)])
+
+
+def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callable[..., Any], sized: int = 1 << 30) -> Any:
+    """``build(*key)``, by a function of the sizes in `key` where its kind has one that holds for them.
+
+    kinds: a cache (`caches.cache`).  key: layouts, and constants that have a hash, on which alone the result depends; integers in it are sizes from
+    `least` on.  sized: how many of its parts, the first ones, are looked through for sizes.
+    """
+    epoch = caches.epoch
+    if caches.observed():
+        return build(*key)
+    seen: dict[int, int] = {}
+    try:
+        parts = of_parts(key[:sized], least, seen) + key[sized:]
+        found = kinds.get(parts) if seen else None
+    except (NoTrace, IndexError, TypeError):  # no hash: it is being traced
+        return build(*key)
+    if found is not None:
+        sizes = tuple(seen)
+        for function in found.functions:
+            answer = function(sizes)
+            if answer is not NotImplemented:
+                return answer
+    result = build(*key)
+    if seen and (kind := due(kinds, (parts, seen), epoch)) is not None:
+        with _tracing(kind, seen) as example:
+            function = _Text(example.trace, len(seen)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
+            _agree(function(tuple(seen)), result)
+            kind.functions.append(function)
+    return result
+
+
+def kept(f: F) -> F:
+    """`caches.kept`, of a function that is traced for each kind of its arguments."""
+    space: dict[str, Any] = {}
+    caches.cache(space, "kinds")
+
+    @wraps(f)
+    def find(*args: Any) -> Any:
+        return made(space["kinds"], args, SMALL, f)
+    return caches.kept(find)  # type: ignore[return-value]
+
+
+# ------------------------------------------------------------------------------------------------------------- tracing
+class _Example:
+    """The unknown numbers of a trace, by the example's."""
+
+    def __init__(self, seen: dict[int, int]) -> None:
+        self.trace = Trace()
+        self.numbers = {value: self.trace.given(f"s{~place}", value, 2) for value, place in seen.items()}
+        self.metas: dict[Meta, Any] = {}
+
+    def meta(self, m: Meta) -> Meta:
+        """The layout as the kind knows it."""
+        found = self.metas.get(m)
+        if found is None:
+            shape: tuple[Any, ...] = tuple([d if d < 2 else self.numbers[d] for d in m.shape])
+            if m.contiguous and (min(m.shape, default=2) > 1 or m.strides == layout.contiguous_strides(m.shape)):
+                found = meta(shape, None, m.dtype, m.device)
+            else:
+                strides: list[Any] = [0] * len(shape)
+                expected, step = 1, 1
+                for a in sorted(range(len(shape)), key=m.strides.__getitem__):
+                    s = m.strides[a]
+                    strides[a] = step if s == expected else s if s < 2 else self.numbers[s]
+                    expected, step = s * m.shape[a], strides[a] * shape[a]
+                found = meta(shape, tuple(strides), m.dtype, m.device)
+            self.metas[m] = found
+        return found
+
+    def tensor(self, t: Tensor, number: int) -> Tensor:
+        """A tensor of which nothing but the layout is known."""
+        made = object.__new__(Tensor)
+        made.meta, made.ptr, made.node, made.base = self.meta(t.meta), Address(number), None, None  # type: ignore[assignment]
+        return made
+
+    def parts(self, key: Any, least: int) -> tuple[Any, ...]:
+        """Arguments of a function whose kind is told by `of_parts`."""
+        return tuple([self.meta(x) if isinstance(x, Meta) else self.numbers[x] if x.__class__ is int and x >= least else
+                      x.__class__(self.parts(x, least)) if x.__class__ is tuple or x.__class__ is layout.Size else x for x in key])
+
+    def put(self, kind: Kind, made: Any, plan: Any, letters: str) -> None:
+        """Puts the function of a plan that was traced to a kind's.  Raises NoTrace where it is not, for the example, the plan that was made without."""
+        count = len(self.numbers)
+        _agree(_Text(self.trace, count).maker(made)(tuple(self.numbers)), plan)
+        kind.functions.append(_Text(self.trace, count).call(made, letters))
+
+    def all(self, v: Any, number: int) -> Any:
+        """An argument of an operation that learns, with all its sizes unknown (`of_learned`)."""
+        if isinstance(v, Tensor):
+            return self.tensor(v, number)
+        kind = v.__class__
+        if kind is int:
+            return v if v < SMALL else self.numbers[v]
+        if kind is tuple or kind is list:
+            return kind([self.all(x, number) for x in v])
+        if kind is slice:
+            return slice(self.all(v.start, number), self.all(v.stop, number), self.all(v.step, number))
+        if kind is layout.Size or kind is dict:
+            raise NoTrace("sizes of another kind")
+        return v
+
+    def constant(self, v: Any, least: int) -> Any:
+        """An argument with unknown numbers in the place of those that are sizes in its kind (`of_key`)."""
+        if v.__class__ is int:
+            return v if v < least else self.numbers[v]
+        if v.__class__ is tuple or v.__class__ is list or v.__class__ is layout.Size:
+            if all(x.__class__ is int for x in v):
+                made = [x if x < least else self.numbers[x] for x in v]
+                return made if v.__class__ is list else tuple(made) if v.__class__ is tuple else layout.Size(made)
+            if least == SIZES and len(v) == 1 and v.__class__ is tuple:  # sizes as one sequence
+                return (self.constant(v[0], least),)
+        return v
+
+
+def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequence[int], body: Callable[[list[Any]], Any],
+          plan: Any, letters: str) -> None:
+    """Has a kind's plan written, by an example.  values: the call's arguments; least: for each, from where on its integers are sizes (0: they are
+    none).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the plan's call is given."""
+    with _tracing(kind, seen) as example:
+        stood = [example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
+                 for i, (v, n) in enumerate(zip(values, least, strict=False))]
+        example.put(kind, body(stood), plan, letters)
+
+
+def trace_all(kind: Kind, seen: dict[int, int], values: Sequence[Any], body: Callable[[list[Any]], Any], plan: Any,
+              letters: str) -> None:
+    """`trace` of an operation that learns."""
+    with _tracing(kind, seen) as example:
+        stood = [example.all(v, i) for i, v in enumerate(values)]
+        example.put(kind, body(stood), plan, letters)
+
+
+@contextmanager
+def _tracing(kind: Kind, seen: dict[int, int]) -> Iterator[_Example]:
+    """A block that traces: what goes wrong there is told by nobody, as the call was planned without it."""
+    try:
+        yield _Example(seen)
+    except Exception as error:
+        kind.failures += 1
+        kind.reason = error
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+# kinds of objects that are never written: those that hold plans hold them by what they depend on
+_SHARED: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), type, dtypes.dtype, device, Expr, Map, Reduce, Rows, Scan, ModuleType,
+                             frozenset, type(Ellipsis), type(lru_cache(1)(len)))
+_NOTHING = type("nothing", (), {})()
+
+
+class _Text:
+    """A function of sizes that is being written."""
+
+    def __init__(self, trace: Trace, sizes: int) -> None:
+        self.trace, self.sizes = trace, sizes
+        self.space: dict[str, Any] = {"described": described, "entry_of": entry_of, "new": new, "storage": storage, "_grad": _grad, "recorder": recorder,
+                                      "again": _again, "remade": _remade, "viewed": _view, "Size": layout.Size, "fresh_tuple": tuple.__new__,
+                                      "partial": partial, "CPU": CPU, "__name__": __name__}
+        self.lines: list[str] = []
+        self.late: list[str] | None = None
+        self.needed: set[str] = set()
+        self._done: dict[int, tuple[str, Any]] = {}  # by identity: the text, and the object, so that it lives
+        self._open: set[int] = set()
+
+    # values ----------------------------------------------------------------------------------------------------------
+    def constant(self, x: Any) -> str:
+        if x is None or x.__class__ in (int, bool, str):
+            return repr(x)
+        name = f"c{len(self.space)}"
+        self.space[name] = x
+        return name
+
+    def unknown(self, x: Any) -> bool:
+        """Whether anything in an object is unknown."""
+        return self._find(x, set())
+
+    def _find(self, x: Any, met: set[int]) -> bool:
+        kind = x.__class__
+        if kind is Unknown or kind is Sketch or kind is Words:
+            return True
+        if kind is Address or isinstance(x, Tensor):
+            raise NoTrace("a plan that holds an operand")
+        if isinstance(x, _SHARED) and not isinstance(x, Spec) or kind is Meta or id(x) in met:
+            return False
+        met.add(id(x))
+        return any(self._find(v, met) for v in _parts(x))
+
+    def value(self, x: Any) -> str:
+        """The text of an object in which unknown numbers are the call's."""
+        kind = x.__class__
+        if kind is Unknown:
+            self.needed.add(x.name)
+            return str(x.name)
+        if kind is not dict and kind is not list and not self.unknown(x):
+            return self.constant(x)
+        found = self._done.get(id(x))
+        if found is not None:
+            return found[0]
+        if id(x) in self._open:
+            raise NoTrace("a circle")
+        self._open.add(id(x))
+        text = self._written(x)
+        self._open.discard(id(x))
+        name = f"v{len(self._done)}"
+        self.lines.append(f"{name} = {text}")
+        self._done[id(x)] = name, x
+        return name
+
+    def _written(self, x: Any) -> str:
+        kind = x.__class__
+        if kind is Sketch:
+            numel, nbytes = self.value(x.numel), self.value(x.nbytes)
+            self.lines.append(f"if {numel} > {_LIMIT} or {nbytes} > {_LIMIT}: return NotImplemented")
+            shape, strides = self._row(x.shape), self._row(x.strides)
+            return f"described({shape}, {strides}, {numel}, {x.contiguous}, {nbytes}, {self.constant(x.dtype)}, CPU)"
+        if kind is Words:
+            pack = self.constant(struct.Struct(f"<{len(x.words)}Q").pack)
+            words = [str(w & (1 << 64) - 1) if w.__class__ is int else self.value(w) if w.low >= 0 else f"{self.value(w)} & {(1 << 64) - 1}" for w in x.words]
+            return f"entry_of({pack}({', '.join(words)}), {self.constant(x.keep)})"
+        if kind is layout.Size:
+            return f"fresh_tuple(Size, {self._row(x)})"
+        if kind is tuple:
+            return self._row(x)
+        if isinstance(x, tuple):  # a spec
+            return f"fresh_tuple({self.constant(kind)}, {self._row(x)})"
+        if kind is list:
+            return f"[{', '.join(map(self.value, x))}]"
+        if kind is dict:
+            return "{" + ", ".join(f"{self.constant(k)}: {self.value(v)}" for k, v in x.items()) + "}"
+        if kind is FunctionType:
+            if x.__kwdefaults__ and self.unknown(x.__kwdefaults__):
+                raise NoTrace("defaults")
+            cells = [] if x.__closure__ is None else [self.value(_held(c)) for c in x.__closure__]
+            return f"again({self.constant(x)}, {self.value(x.__defaults__)}, ({''.join(c + ', ' for c in cells)}))"
+        if kind is partial:
+            return f"partial({', '.join([self.value(x.func), *map(self.value, x.args), *[f'{k}={self.value(v)}' for k, v in x.keywords.items()]])})"
+        if kind is MethodType:
+            return f"{self.constant(x.__func__)}.__get__({self.value(x.__self__)})"
+        names = _names(x)
+        return f"remade({self.constant(kind)}, {self.constant(names)}, ({''.join(self.value(getattr(x, n)) + ', ' for n in names)}))"
+
+    def _row(self, x: Sequence[Any]) -> str:
+        return f"({''.join([self.value(v) + ', ' for v in x])})"
+
+    # calls -----------------------------------------------------------------------------------------------------------
+    def call(self, made: Any, letters: str) -> Callable[..., Any]:
+        """The function of the sizes and of what a plan's call is given."""
+        names = [f"a{i}" for i in range(len(letters))]
+        if type(made) is Plan:
+            body = self._planned(made, letters, names)
+        elif type(made) is View:
+            first = self.value(made.meta), self.value(made.offset), self.value(made.backward), self.value(made.saved)
+            body = [*self.lines, f"return viewed({', '.join(first)}, {made.name!r})({names[0]})"]
+        else:
+            if not hasattr(made, "bind"):
+                raise NoTrace("no plan")
+            once = "once" if hasattr(made, "once") else "bind"
+            text = self.value(made)
+            body = [*self.lines, f"return {text}.{once}({letters!r})({', '.join(names)})"]
+        return self._function(["sizes", *names], body)
+
+    def maker(self, made: Any) -> Callable[..., Any]:
+        """The function of the sizes that gives the object."""
+        text = self.value(made)
+        return self._function(["sizes"], [*self.lines, f"return {text}"])
+
+    def _function(self, names: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
+        sizes = ", ".join(f"s{i}" for i in range(self.sizes))
+        lines = [f"def made({', '.join(names)}):", f" {sizes}, = sizes", *[" " + line for line in (*self.trace.written(self.needed), *body)]]
+        exec(compile("\n".join(lines), CODE, "exec"), self.space)
+        found: Callable[..., Any] = self.space["made"]
+        return found
+
+    def _planned(self, plan: Plan, letters: str, names: Sequence[str]) -> list[str]:
+        outs = [self.value(m) for m in plan.outs]
+        room = None if plan.room is None else self.value(plan.room)
+        launch = None if plan.launch is None else self.value(plan.launch)
+        numbers = iter([None if c is None else self.value(c) for c in plan.numbers])
+        fixed = [self.value(x) for x in plan.fixed]
+        body = [*self.lines]
+        self.lines = []
+        body += [f"r{i} = new({m})" for i, m in enumerate(outs)]
+        results = "".join(f"r{i}, " for i in range(len(outs)))
+        if launch is not None:
+            args = [f"r{i}.ptr" for i in range(len(outs))]
+            args += [f"{n}.ptr" for n, role in zip(names, letters, strict=True) if role == "t" and plan.reads]
+            if room is not None:
+                body.append(f"scratch = storage({room})")
+                args.append("scratch.ptr")
+            for n, role in zip(names, letters, strict=True):
+                if role == "n":
+                    convert = next(numbers, None)
+                    args.append(n if convert is None else f"{convert}({n})")
+            body.append(f"{launch}({', '.join(args + fixed)})")
+        tensors = [n for n, role in zip(names, letters, strict=True) if role == "t"]
+        if plan.saved is not None and tensors and any(m.dtype.kind in "fc8" for m in plan.outs):
+            edges = "".join(f"{n}.node, " if role == "t" else "None, " for n, role in zip(names, letters, strict=True))
+            saved = self.value(plan.saved)
+            body.append(f"if ({' or '.join(f'{n}.node is not None' for n in tensors)}) and _grad.get():")
+            body += [" " + line for line in self.lines]
+            body += [f" edges = ({edges})",
+                     f" recorder({saved}, ({results}), {letters!r}, edges)({'r0' if len(outs) == 1 else f'({results})'}, edges, {', '.join(names)})"]
+            self.lines = []
+        result = None if plan.result is None else self.value(plan.result)
+        body += self.lines
+        body.append(f"return {result}(({results}))" if result is not None else "return r0" if len(outs) == 1 else f"return ({results})")
+        return body
+
+
+def _agree(a: Any, b: Any) -> None:
+    """Raises NoTrace unless two objects are made alike of the same."""
+    kind = a.__class__
+    if a is b:
+        return
+    if kind is not b.__class__:
+        raise NoTrace(f"a {kind.__name__} where there should be a {b.__class__.__name__}")
+    if isinstance(a, _SHARED) or kind is CellType:
+        if a != b and (a == a or b == b):
+            raise NoTrace(f"{a} where there should be {b}")
+    elif kind is Meta:
+        if (a.shape, a.strides, a.dtype, a.device, a.numel, a.contiguous, a.nbytes) != (b.shape, b.strides, b.dtype, b.device, b.numel, b.contiguous, b.nbytes):
+            raise NoTrace(f"{a} where there should be {b}")
+    elif kind is BuiltinFunctionType:
+        _agree(a.__self__, b.__self__)
+    elif kind is FunctionType and a.__code__ is not b.__code__:
+        raise NoTrace("another function")
+    else:
+        mine, other = _parts(a), _parts(b)
+        if len(mine) != len(other):
+            raise NoTrace("more parts, or less")
+        for x, y in zip(mine, other, strict=True):
+            _agree(x, y)
+
+
+def _names(x: Any) -> tuple[str, ...]:
+    """The attributes that an object has."""
+    found = [n for c in type(x).__mro__ for n in c.__dict__.get("__slots__", ()) if n not in ("__weakref__", "__dict__") and hasattr(x, n)]
+    return tuple(dict.fromkeys([*found, *getattr(x, "__dict__", ())]))
+
+
+def _held(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _NOTHING
+
+
+def _parts(x: Any) -> list[Any]:
+    """What an object consists of."""
+    kind = x.__class__
+    if isinstance(x, (tuple, list, set)):
+        return list(x)
+    if kind is dict:
+        return [*x.keys(), *x.values()]
+    if kind is FunctionType:
+        if x.__code__.co_filename == CODE and x.__closure__:  # it holds lists of memory's, and its own of nodes
+            raise NoTrace("a call that is bound")
+        return [x.__defaults__, x.__kwdefaults__, *map(_held, x.__closure__ or ())]
+    if kind is partial:
+        return [x.func, *x.args, *x.keywords.values()]
+    if kind is MethodType:
+        return [x.__self__]
+    if kind is BuiltinFunctionType or kind.__module__ in ("builtins", "_contextvars", "operator"):
+        return []
+    if kind.__module__.startswith(_PACKAGE) and kind.__name__ not in _LARGE:
+        return [getattr(x, n) for n in _names(x)]
+    if kind is type(_NOTHING) or kind.__name__ in _LARGE:
+        return []
+    raise NoTrace(f"a {kind.__name__}")
+
+
+_PACKAGE = __name__.partition(".")[0] + "."
+# what holds plans of its own, by what they depend on
+_LARGE = frozenset(("Operation", "_Formula", "Inner", "Pointwise", "Rowwise", "Formula", "Tape", "Learner", "_Grad"))
+
+
+def _again(f: FunctionType, defaults: Any, held: tuple[Any, ...]) -> Any:
+    """A function with other values in its cells."""
+    made = FunctionType(f.__code__, f.__globals__, f.__name__, defaults, tuple([CellType() if v is _NOTHING else CellType(v) for v in held]))
+    made.__kwdefaults__ = f.__kwdefaults__
+    if f.__dict__:
+        made.__dict__.update(f.__dict__)
+    return made
+
+
+def _remade(kind: type, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """An object of these attributes."""
+    made: Any = object.__new__(kind)
+    for n, v in zip(names, values, strict=True):
+        setattr(made, n, v)
+    return made
