@@ -8,10 +8,12 @@ comes again is planned as any other, and so is one that no function answers.
 
 from __future__ import annotations
 
+import dis
 import struct
+import sys
 from contextlib import contextmanager
 from functools import lru_cache, partial, wraps
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, layout
@@ -320,6 +322,7 @@ def _tracing(kind: Kind, seen: dict[int, int]) -> Iterator[_Example]:
 _SHARED: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), type, dtypes.dtype, device, Expr, Map, Reduce, Rows, Scan, ModuleType,
                              frozenset, type(Ellipsis), type(lru_cache(1)(len)))
 _NOTHING = type("nothing", (), {})()
+_FILLED = frozenset((dict, list, set))
 
 
 class _Text:
@@ -345,7 +348,7 @@ class _Text:
         return name
 
     def unknown(self, x: Any) -> bool:
-        """Whether anything in an object is unknown."""
+        """Whether anything in an object is unknown.  What may be filled by a call counts as such: each has its own."""
         return self._find(x, set())
 
     def _find(self, x: Any, met: set[int]) -> bool:
@@ -354,8 +357,12 @@ class _Text:
             return True
         if kind is Address or isinstance(x, Tensor):
             raise NoTrace("a plan that holds an operand")
-        if isinstance(x, _SHARED) and not isinstance(x, Spec) or kind is Meta or id(x) in met:
+        if kind is device and x is not CPU or kind is Meta and x.device is not CPU:
+            raise NoTrace("another device")
+        if isinstance(x, _SHARED) and not isinstance(x, Spec) or kind is Meta or id(x) in met or id(x) in _known_by_name():
             return False
+        if kind in _FILLED:
+            return True
         met.add(id(x))
         return any(self._find(v, met) for v in _parts(x))
 
@@ -365,7 +372,7 @@ class _Text:
         if kind is Unknown:
             self.needed.add(x.name)
             return str(x.name)
-        if kind is not dict and kind is not list and not self.unknown(x):
+        if not self.unknown(x):
             return self.constant(x)
         found = self._done.get(id(x))
         if found is not None:
@@ -512,6 +519,24 @@ def _names(x: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*found, *getattr(x, "__dict__", ())]))
 
 
+@lru_cache(4096)
+def _remembers(code: CodeType) -> bool:
+    """Whether a function assigns variables of those around it."""
+    return any(i.opname == "STORE_DEREF" and i.argval in code.co_freevars for i in dis.get_instructions(code))
+
+
+_named: tuple[int, dict[int, Any]] = 0, {}
+
+
+def _known_by_name() -> dict[int, Any]:
+    """What the package's modules name, by identity: all plans share it."""
+    global _named
+    if _named[0] != len(sys.modules):
+        spaces = [vars(m) for name, m in list(sys.modules.items()) if name.startswith(_PACKAGE) and isinstance(m, ModuleType)]
+        _named = len(sys.modules), {id(x): x for space in spaces for x in list(space.values())}
+    return _named[1]
+
+
 def _held(cell: CellType) -> Any:
     try:
         return cell.cell_contents
@@ -529,6 +554,8 @@ def _parts(x: Any) -> list[Any]:
     if kind is FunctionType:
         if x.__code__.co_filename == CODE and x.__closure__:  # it holds lists of memory's, and its own of nodes
             raise NoTrace("a call that is bound")
+        if _remembers(x.__code__):
+            raise NoTrace("a function that remembers")
         return [x.__defaults__, x.__kwdefaults__, *map(_held, x.__closure__ or ())]
     if kind is partial:
         return [x.func, *x.args, *x.keywords.values()]
@@ -536,6 +563,8 @@ def _parts(x: Any) -> list[Any]:
         return [x.__self__]
     if kind is BuiltinFunctionType or kind.__module__ in ("builtins", "_contextvars", "operator"):
         return []
+    if kind.__module__.startswith(_ONE_OF_A_KIND):
+        raise NoTrace(f"a {kind.__name__}")
     if kind.__module__.startswith(_PACKAGE) and kind.__name__ not in _LARGE:
         return [getattr(x, n) for n in _names(x)]
     if kind is type(_NOTHING) or kind.__name__ in _LARGE:
@@ -544,6 +573,7 @@ def _parts(x: Any) -> list[Any]:
 
 
 _PACKAGE = __name__.partition(".")[0] + "."
+_ONE_OF_A_KIND = tuple([f"{_PACKAGE}_core.{part}" for part in ("runtime", "drivers", "autograd")])  # memory, queues, threads: never made again
 # what holds plans of its own, by what they depend on
 _LARGE = frozenset(("Operation", "_Formula", "Inner", "Pointwise", "Rowwise", "Formula", "Tape", "Learner", "_Grad"))
 

@@ -90,7 +90,7 @@ def check(launches: Launches, device: int, spec: specs.Check) -> PreparedLaunch 
     if driver.complaints is None:
         driver.complaints = Complaints(driver)
     spared = _NONE_SPARED if spec.spared is None else spec.spared
-    number = driver.complaints.number(spec.text)
+    number = driver.complaints.number(spec.text.replace("{high}", str(spec.high)))
     made = _made(launches, "index check", searching.check, spec.shape, spec.strides, spec.low, spec.high, spared, driver.complaints.slot(device), number)
     if made is not None:
         made.note = driver.complaints.noting(number)
