@@ -12,7 +12,9 @@ import dis
 import struct
 import sys
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
+from operator import itemgetter
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -404,6 +406,8 @@ class _Text:
             return self._row(x)
         if isinstance(x, tuple):  # a spec
             return f"fresh_tuple({self.constant(kind)}, {self._row(x)})"
+        if kind is slice:
+            return f"slice({self.value(x.start)}, {self.value(x.stop)}, {self.value(x.step)})"
         if kind is list:
             return f"[{', '.join(map(self.value, x))}]"
         if kind is dict:
@@ -561,7 +565,13 @@ def _parts(x: Any) -> list[Any]:
         return [x.func, *x.args, *x.keywords.values()]
     if kind is MethodType:
         return [x.__self__]
-    if kind is BuiltinFunctionType or kind.__module__ in ("builtins", "_contextvars", "operator"):
+    if kind is BuiltinFunctionType:
+        return [] if isinstance(x.__self__, ModuleType) else [x.__self__]
+    if kind is slice or kind is range:
+        return [x.start, x.stop, x.step]
+    if kind is itemgetter:
+        return list(x.__reduce__()[1])
+    if kind in _EMPTY:
         return []
     if kind.__module__.startswith(_ONE_OF_A_KIND):
         raise NoTrace(f"a {kind.__name__}")
@@ -573,6 +583,7 @@ def _parts(x: Any) -> list[Any]:
 
 
 _PACKAGE = __name__.partition(".")[0] + "."
+_EMPTY = frozenset((ContextVar, type(str.join), type(object.__init__)))
 _ONE_OF_A_KIND = tuple([f"{_PACKAGE}_core.{part}" for part in ("runtime", "drivers", "autograd")])  # memory, queues, threads: never made again
 # what holds plans of its own, by what they depend on
 _LARGE = frozenset(("Operation", "_Formula", "Inner", "Pointwise", "Rowwise", "Formula", "Tape", "Learner", "_Grad"))

@@ -14,8 +14,12 @@ import flambeau as fl
 from flambeau._core.engine import general
 from flambeau._core.runtime import caches, dispatch
 
+from .public_operations import ANYTHING, bits, lines, ops_timing, ops_values
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import ops_lines
 
 F = fl.nn.functional
 SIZES = st.sampled_from([0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 31, 33, 40])
@@ -170,3 +174,65 @@ def test_sizes_that_take_another_turn_are_planned_by_themselves() -> None:
         x = fl.arange(2 * n, dtype=fl.float32).reshape(2, n)
         assert x.sum(1).tolist() == pytest.approx(np.arange(2 * n).reshape(2, n).sum(1).tolist(), rel=1e-5)
         assert (x + x[:, :1]).sum(0).shape == (n,)
+
+
+def sized(n: int) -> ops_values.Case:
+    """Operands of every public operation, in a size."""
+    letters = {"m": n, "B": 2, "C": 4 + n % 3, "K": 5, "L": n + 4, "H": n + 6, "D": n, "b": 2, "h": 3, "t": n, "d": 6, "e": n + 1, "s": 3, "w": n,
+               "T": n + 8, "V": n, "S": 8 * n}
+    return ops_values.SMALL._replace(n=n, sizes=letters)
+
+
+SHAPES = [sized(n) for n in (5, 7, 8, 10, 13)]
+
+
+def bits_of_all(line: ops_lines.Line, gradient: ops_timing.Gradient | None) -> list[Any]:
+    """The bits of a line's results, or of its gradients, in all these sizes; or its errors."""
+    found = []
+    for case in SHAPES:
+        fl.manual_seed(3)
+        try:
+            values = ops_values.Values(fl, case)
+            made = ops_timing._call(fl, line, values, () if gradient is None else gradient.inputs)
+            if gradient is not None:
+                outs = dict(ops_timing._outputs(fl.Tensor, made))
+                outs = {at: outs[at] for at in gradient.outputs}
+                fl.autograd.backward(list(outs.values()), [fl.ones_like(t) for t in outs.values()])
+                found.append((bits(list(outs.values())), [bits(values[n].grad) for n in gradient.inputs]))
+            else:
+                found.append((bits(made), [bits(values[n]) for n in ops_timing.written(line)]))
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+    return found
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_every_public_operation_gives_the_same_bits_in_new_shapes(part: int) -> None:
+    for line in lines()[part::20]:
+        if line.name not in ANYTHING:
+            caches.forget()
+            mine = bits_of_all(line, None)
+            with each_by_itself():
+                assert bits_of_all(line, None) == mine, line.name
+
+
+@pytest.mark.parametrize("part", range(20))
+def test_every_gradient_has_the_same_bits_in_new_shapes(part: int) -> None:
+    for line in lines()[part::20]:
+        gradient = ops_timing.gradient_of(fl, line)
+        if gradient is not None and line.name not in ANYTHING:
+            caches.forget()
+            mine = bits_of_all(line, gradient)
+            with each_by_itself():
+                assert bits_of_all(line, gradient) == mine, line.name
+
+
+def test_what_a_first_call_fills_is_no_part_of_a_plan_for_others() -> None:
+    """A copy to the current GPU has a table of its ways; the slices of a view hold its sizes."""
+    with fl.simulate(gpus=1):
+        for n in (40, 41, 42, 43, 44):
+            x = fl.arange(2 * n * 3).reshape(2, n, 3)
+            assert x.cuda().shape == (2, n, 3) and x.cuda().transpose(1, 2).cpu().tolist() == x.transpose(1, 2).tolist()
+            y = x.to(fl.float32).requires_grad_()
+            y[:, 1:n - 2:2].sum().backward()
+            assert y.grad is not None and y.grad[:, :, 0].sum().item() == 2 * len(range(1, n - 2, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import inspect
 import math
@@ -12,7 +11,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +27,7 @@ from flambeau._core.ops.launch import filling
 from flambeau._core.runtime import caches, dispatch
 from flambeau._core.tensor import meta
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "ops"))
-import ops_lines
-import ops_timing
-import ops_values
+from .public_operations import ANYTHING, bits, lines, ops_timing, ops_values
 
 
 class Counted:
@@ -674,27 +669,6 @@ def test_long_calls_with_large_operands_are_left_to_the_body(monkeypatch: pytest
 
 
 # --------------------------------------------------------------------------------------------------- every public operation
-def _bits(x: Any) -> Any:
-    """A result as what can be compared exactly."""
-    if isinstance(x, Tensor):
-        if x.layout is not torch.strided:
-            return str(x.layout), _bits(x.to_dense())
-        x = x.detach().resolve_conj().contiguous()
-        return str(x.dtype), tuple(x.shape), bytes(x.view(torch.uint8).numpy().tobytes()) if x.numel() and x.dim() else repr(x.tolist())
-    if isinstance(x, (tuple, list)):
-        return [_bits(y) for y in x]
-    return repr(x) if isinstance(x, (int, float, complex, str, bool, type(None))) else type(x).__name__
-
-
-@functools.cache
-def lines() -> list[ops_lines.Line]:
-    return ops_lines.all_lines(torch)[0]
-
-
-# memory that nobody has written
-ANYTHING = frozenset(("empty", "empty_like", "empty_strided", "Tensor.new_empty", "Tensor.new_empty_strided", "empty_permuted", "Tensor.new"))
-
-
 @pytest.mark.parametrize("part", range(20))
 def test_every_public_operation_gives_the_same_bits_when_it_is_replayed(part: int) -> None:
     for line in lines()[part::20]:
@@ -708,7 +682,7 @@ def test_every_public_operation_gives_the_same_bits_when_it_is_replayed(part: in
                 made = ops_timing._call(torch, line, values, ())
             except Exception as error:
                 made = type(error).__name__
-            found.append((_bits(made), [_bits(values[n]) for n in ops_timing.written(line)]))
+            found.append((bits(made), [bits(values[n]) for n in ops_timing.written(line)]))
         assert found[-1] == found[0], line.name
 
 
@@ -725,7 +699,7 @@ def test_every_gradient_has_the_same_bits_when_it_is_replayed(part: int) -> None
             outs = dict(ops_timing._outputs(Tensor, ops_timing._call(torch, line, values, gradient.inputs)))
             outs = {at: outs[at] for at in gradient.outputs}
             torch.autograd.backward(list(outs.values()), [torch.ones_like(t) for t in outs.values()])
-            found.append((_bits(list(outs.values())), [_bits(values[n].grad) for n in gradient.inputs]))
+            found.append((bits(list(outs.values())), [bits(values[n].grad) for n in gradient.inputs]))
         assert found[-1] == found[0], line.name
 
 
