@@ -8,7 +8,7 @@ from typing import Any
 from .._core import ops
 from . import functional as F
 from . import init
-from .lazy import LazyModule
+from .lazy import LazyModuleMixin
 from .module import Module
 from .parameter import Parameter, UninitializedParameter
 from .sizes import ntuple
@@ -233,7 +233,7 @@ class ConvTranspose3d(_ConvTransposeNd):
         return F.conv_transpose3d
 
 
-class _LazyConv(LazyModule, _ConvNd):
+class _LazyConv(LazyModuleMixin, _ConvNd):
     """A convolution that learns `in_channels` from its first input."""
 
     def __init__(self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,

@@ -9,7 +9,7 @@ from .module import Module
 from .parameter import is_lazy
 
 
-class LazyModule(Module):
+class LazyModuleMixin(Module):
     """Stands before a layer's class in a lazy variant's bases. The first call asks `initialize_parameters` for the
     sizes, draws the values and turns the module into its `cls_to_become` for good; without one it stays of its class."""
 
@@ -44,9 +44,8 @@ class LazyModule(Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.has_uninitialized_params():
             self.initialize_parameters(*args, **kwargs)
-        if isinstance(self, LazyModule):
+        if isinstance(self, LazyModuleMixin):
             self._become()
         return Module.__call__(self, *args, **kwargs)
 
 
-LazyModuleMixin = LazyModule  # PyTorch's name, for `isinstance`

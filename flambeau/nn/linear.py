@@ -8,7 +8,7 @@ from typing import Any
 from .._core import ops
 from . import functional as F
 from . import init
-from .lazy import LazyModule
+from .lazy import LazyModuleMixin
 from .module import Module
 from .parameter import Parameter, UninitializedParameter, is_lazy
 
@@ -101,7 +101,7 @@ class Bilinear(Module):
                 f"out_features={self.out_features}, bias={self.bias is not None}")
 
 
-class LazyLinear(LazyModule, Linear):
+class LazyLinear(LazyModuleMixin, Linear):
     """A `Linear` that learns `in_features` from its first input."""
 
     cls_to_become = Linear

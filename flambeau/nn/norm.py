@@ -10,7 +10,7 @@ from .._core.errors import warn
 from ..autograd import no_grad
 from . import functional as F
 from . import init
-from .lazy import LazyModule
+from .lazy import LazyModuleMixin
 from .module import Module
 from .parameter import Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
 
@@ -180,7 +180,7 @@ class SyncBatchNorm(_BatchNorm):
         return made
 
 
-class _LazyNorm(LazyModule, _NormBase):
+class _LazyNorm(LazyModuleMixin, _NormBase):
     """A normalisation that learns `num_features` from its first input."""
 
     def __init__(self, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,

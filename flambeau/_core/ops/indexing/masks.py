@@ -70,12 +70,12 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:  # noqa: A002
     if mask.meta.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     same_device("masked_select", input, mask)
-    if input.meta.shape == mask.meta.shape and mask.meta.shape:
-        picked: Tensor = input[mask]
-        return picked
     shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
-    picked = input.expand(shape)[mask.expand(shape)]
-    return picked.reshape(-1)
+    x, mask = input.expand(shape or (1,)), mask.expand(shape or (1,))
+    if tape.recording(x):
+        return take_at(x, mask.nonzero(as_tuple=True), False, "MaskedSelectBackward0")
+    picked: Tensor = x[mask]
+    return picked
 
 
 MASKED_FILL = Pointwise("masked_fill", lambda x, m, v: E.where(E.to_bool(m), v, x), 3, apart=(1,))
@@ -102,11 +102,13 @@ def _fill_operands(t: Tensor, mask: Tensor, value: Any) -> tuple[Any, ...]:
 def fill_in_place(name: str, self: Tensor, operands: tuple[Any, ...]) -> Tensor:
     """Fills where a mask is true; operands: `_fill_operands` of self.  An element that several places show is filled where one of them is chosen,
     with a warning as PyTorch's; where it would be recorded that raises RuntimeError."""
+    _, mask, value = operands
+    if isinstance(value, Tensor) and value.store.ptr == self.store.ptr:  # one of the elements that are filled, as it was before
+        operands = self, mask, (value := value.clone())
     if self.meta.contiguous or not layout.overlaps_itself(self.meta.shape, self.meta.strides) or tape.recording(self):
         return MASKED_FILL.inplace(self, operands)
     warn(f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced "
          "indexing e.g. tensor[mask] = scalar")
-    _, mask, value = operands
     if not isinstance(value, Tensor):
         value = scalar_tensor(value, self).to(self.meta.dtype)
     return put_at(self, mask.expand(self.meta.shape).nonzero(as_tuple=True), value, False, told=True)

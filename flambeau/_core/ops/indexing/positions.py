@@ -177,12 +177,12 @@ def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     return tape.record(out, lambda node, gg: (take_at(gg, tape.kept(node, node[tape.SAVED])),), (g,), tape.keep(*indices), "IndexPutBackward0")
 
 
-def take_at(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> Tensor:
-    """x[indices] for tensors of positions (None: the whole axis), recorded.  negative: they may count from an axis's end."""
+def take_at(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True, name: str = "IndexBackward0") -> Tensor:
+    """x[indices] for tensors of positions (None: the whole axis), recorded under a name.  negative: they may count from an axis's end."""
     out = taken(x, indices, negative)
     if x.node is None:
         return out
-    return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tape.keep(*indices)), "IndexBackward0")
+    return tape.record(out, _index_back, (x,), (tuple(x.meta.shape), tape.keep(*indices)), name)
 
 
 def taken(x: Tensor, indices: Sequence[Tensor | None], negative: bool = True) -> Tensor:

@@ -111,3 +111,25 @@ def test_filling_expanded_tensors_warns_and_fills_what_any_place_chooses():
 def test_masked_scatter_is_dense_whatever_the_layout_of_the_mask():
     mask = fb.ones(3, 2, dtype=fb.bool).t()
     assert fb.masked_scatter(fb.zeros(1, 3), mask, fb.ones(6)).stride() == (3, 1)
+
+
+def test_a_fill_by_an_element_of_the_same_tensor_takes_it_as_it_was():
+    x = fb.arange(4.0)
+    assert x.masked_fill_(x < 3, x[1]).tolist() == [1, 1, 1, 3]
+    x = fb.arange(4.0)
+    x[x > 1] = x[3]
+    assert x.tolist() == [0, 1, 3, 3]
+    x = fb.arange(3.0)
+    assert x.index_fill_(0, fb.tensor([0, 2]), x[2]).tolist() == [2, 1, 2]
+    leaf = fb.arange(4.0, requires_grad=True)
+    y = leaf * 2
+    y.masked_fill_(fb.tensor([True, False, True, False]), y[3])
+    (y * fb.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+    assert y.tolist() == [6, 2, 6, 6] and leaf.grad.tolist() == [0, 20, 0, 2202]
+
+
+def test_a_mask_chooses_by_an_operation_of_its_own_name():
+    x = fb.arange(4.0, requires_grad=True)
+    assert fb.masked_select(x, x > 1).grad_fn.name() == "MaskedSelectBackward0" and x[x > 1].grad_fn.name() == "IndexBackward0"
+    (g,) = fb.autograd.grad(x.masked_select(x.detach() > 1).square().sum(), x)
+    assert g.tolist() == [0, 0, 4, 6]
