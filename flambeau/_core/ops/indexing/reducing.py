@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import layout
 from ...autograd import tape
-from ...dtypes import bool_, int64, uint8
+from ...dtypes import bool_, dtype, iinfo, int64, title, uint8
 from ...errors import warn_once
 from ...tensor import Tensor, empty
 from .. import launch
@@ -16,12 +16,25 @@ from ..table import op
 from .along_axis import _as_axes, _scatter, _scattered, _window, _written, gather, scatter_add
 from .rows import _check_added, _vector
 
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 _MODES = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
+def _check(name: str, d: dtype, reduce: str, include: bool) -> None:
+    """Refuses what PyTorch refuses, in its words: complex numbers have no order and truths no mean; rows are reduced as real numbers, and never summed."""
+    rows = name == "index_reduce"
+    known = ("prod", "mean", "amax", "amin") if rows else _REDUCTIONS
+    if reduce not in known:
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}." if rows else
+                           f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    if d.kind in "bc" if rows else reduce == "mean" and d is bool_ or reduce in ("amax", "amin") and d.kind == "c":
+        kernel = f"scatter_gather_tensor_cpu_reduce_{reduce}" if not rows else "index_func_" if include else "index_reduce_func_exclude_input_init"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{title(d)}'")
+
+
 def _reduced_straight(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> bool:
-    """Whatever counts how many fall on an element is left to `_reduced`, and so are truths."""
-    if not include or reduce not in _MODES or self.meta.dtype is bool_ or not isinstance(src, Tensor) or not (
+    """Whatever counts how many fall on an element is left to `_reduced`, and so are truths and what is refused."""
+    if not include or reduce not in _MODES or self.meta.dtype.kind in "bc" or name == "index_reduce" and reduce == "sum" or not isinstance(src, Tensor) or not (
             self.meta.shape and index.meta.shape and src.meta.shape):
         return False
     return _written(name, self, dim, index, _window(src, index) if index.meta.numel and len(src.meta.shape) == len(index.meta.shape) else src, _MODES[reduce])
@@ -35,18 +48,12 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     return _reduced("scatter_reduce", input, dim, index, src, reduce, include_self)
 
 
-_IDENTITY = {"sum": 0.0, "mean": 0.0, "prod": 1.0}
-
-
 def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include: bool) -> Tensor:
     layout.wrap_dim(dim, len(self.meta.shape))
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
     if src.meta.dtype is not self.meta.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     may_record(name, self.meta.dtype, self, src, real=True)
-    if self.meta.dtype is bool_ and reduce == "mean":
-        raise NotImplementedError("\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'")
+    _check(name, self.meta.dtype, reduce, include)
     if self.meta.dtype is bool_:  # sums and products of truths are or and and
         how = {"sum": "amax", "prod": "amin"}.get(reduce, reduce)
         return to_dtype(_reduced(name, to_dtype(self, uint8), dim, index, to_dtype(src, uint8), how, include), bool_)
@@ -77,11 +84,9 @@ def _reduced(name: str, self: Tensor, dim: int, index: Tensor, src: Tensor, redu
     if reduce == "prod":
         base = self if include else self.masked_fill(hit > 0, 1)
         return _product(base, src, axis, index)
-    from ...dtypes import finfo, iinfo
     d = self.meta.dtype
-    worst: Any = (-float("inf") if reduce == "amax" else float("inf")) if d.kind == "f" else bool(reduce == "amin") if d is bool_ else (
+    worst: Any = (-float("inf") if reduce == "amax" else float("inf")) if d.kind == "f" else (
         iinfo(d).min if reduce == "amax" else iinfo(d).max)
-    del finfo
     base = self if include else self.masked_fill(hit > 0, worst)
     made = _scatter("scatter", base.detach(), axis, index, src.detach(), "max" if reduce == "amax" else "min")
     return _extreme_recorded(made, base, src, axis, index)

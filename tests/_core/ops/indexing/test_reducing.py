@@ -44,3 +44,22 @@ def test_means_of_integers_keep_their_type(d, device):
     with_self, without = x.scatter_reduce(0, at, src, "mean"), x.scatter_reduce(0, at, src, "mean", include_self=False)
     assert with_self.dtype is d and with_self.tolist() == [46 // 4, 6, 3, 9] and without.dtype is d and without.tolist() == [12, 5, 3, 9]
     assert x.index_reduce(0, at, src, "mean").dtype is d
+
+
+def test_types_without_an_order_are_refused_in_pytorchs_words():
+    i = fb.tensor([0, 0, 1, 3])
+    for d, name in ((fb.complex64, "ComplexFloat"), (fb.complex128, "ComplexDouble"), (fb.bool, "Bool")):
+        x = fb.ones(4).to(d)
+        for how in ("amin", "amax", "mean", "prod"):
+            with pytest.raises(NotImplementedError, match=f"index_func_.* not implemented for '{name}'"):
+                x.index_reduce(0, i, x, how)
+            with pytest.raises(NotImplementedError, match="index_reduce_func_exclude_input_init"):
+                x.clone().index_reduce_(0, i, x.clone(), how, include_self=False)
+        for how in ("amin", "amax") if d is not fb.bool else ("mean",):
+            for form in (x.scatter_reduce, x.clone().scatter_reduce_):
+                with pytest.raises(NotImplementedError, match=f"scatter_gather_tensor_cpu_reduce_{how}.* not implemented for '{name}'"):
+                    form(0, i, x.clone(), how)
+    with pytest.raises(RuntimeError, match="Expected reduce to be one of prod, mean, amax or amin but got sum"):
+        fb.ones(4).index_reduce_(0, i, fb.ones(4), "sum")
+    with pytest.raises(RuntimeError, match="either sum, prod, mean, amax or amin, got median"):
+        fb.ones(4).scatter_reduce(0, i, fb.ones(4), "median")
