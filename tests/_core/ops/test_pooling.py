@@ -473,3 +473,22 @@ def test_images_without_elements():
                   lambda: F.fractional_max_pool2d(fb.ones(2, 3, 4, 4), (1,), 2), lambda: F.max_pool2d(fb.ones(1, 4, 4), 2, 0)):
         with pytest.raises(RuntimeError):
             wrong()
+
+
+@pytest.mark.parametrize("d", [fb.float32, fb.float64, fb.float16, fb.bfloat16], ids=str)
+@pytest.mark.parametrize("kernel, stride, padding", [((9, 8), (4, 8), (2, 0)), ((16, 11), (1, 5), (8, 5)), ((20, 20), (20, 20), (0, 0))])
+def test_means_of_large_windows(d, kernel, stride, padding):
+    """They are summed axis by axis: values and gradients are those of each window by itself, whatever the layout."""
+    a = np.random.default_rng(1).uniform(-1, 1, (2, 3, 20, 23))
+    for x in (fb.tensor(a).to(d), fb.tensor(a).to(d).contiguous(memory_format=fb.channels_last)):
+        x.requires_grad_()
+        out = F.avg_pool2d(x, kernel, stride, padding)
+        wide = np.pad(x.detach().double().numpy(), ((0, 0), (0, 0), *[(p, p) for p in padding]))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, kernel, (2, 3))[:, :, ::stride[0], ::stride[1]]
+        np.testing.assert_allclose(out.detach().double().numpy(), windows.mean((-1, -2)), atol=TOLERANCE[d])
+        out.sum().backward()
+        g = np.zeros_like(wide)
+        for i, j in itertools.product(range(windows.shape[2]), range(windows.shape[3])):
+            g[:, :, i * stride[0]:i * stride[0] + kernel[0], j * stride[1]:j * stride[1] + kernel[1]] += 1 / math.prod(kernel)
+        inner = g[:, :, padding[0]:padding[0] + 20, padding[1]:padding[1] + 23]
+        np.testing.assert_allclose(x.grad.double().numpy(), inner, rtol=max(TOLERANCE[d], 1e-6), atol=1e-12)

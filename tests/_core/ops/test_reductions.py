@@ -151,3 +151,22 @@ def test_gradient_of_a_product_of_nothing(shape):
             x = fb.ones(shape, requires_grad=True)
             x.prod(dim, keepdim).sum().backward()
             assert x.grad.shape == shape
+
+
+@pytest.mark.parametrize("d", [fb.bool, fb.uint8, fb.int16, fb.int64, fb.bfloat16, fb.float32, fb.float64, fb.complex64], ids=str)
+def test_truths_of_whole_vectors_of_bytes(d):
+    """all and any fold many elements at once: one that differs is found wherever it lies, behind whole vectors, at ends, along either axis."""
+    for rows, columns in ((1, 1), (1, 33), (3, 64), (5, 257), (70, 41)):
+        for filled, other in ((1, 0), (0, 1), (1, float("nan"))):
+            if other != other and d.is_floating_point is False and d is not fb.complex64:
+                continue
+            for at in {0, 31, 32, rows * columns // 2, rows * columns - 1} & set(range(rows * columns)):
+                a = np.full(rows * columns, filled, np.complex128)
+                a[at] = other
+                a = a.reshape(rows, columns)
+                x = fb.tensor(a.real if d is not fb.complex64 else a).to(d)
+                for t, want in ((x, a), (x.t(), a.T), (x[:, ::2], a[:, ::2])):
+                    assert t.all().item() == want.all() and t.any().item() == want.any()
+                    for axis in (0, 1):
+                        assert t.all(axis).tolist() == want.all(axis).tolist() and t.any(axis).tolist() == want.any(axis).tolist()
+                assert fb.equal(x, x.clone()) == (other == other) and not fb.equal(x, fb.full_like(x, filled))
