@@ -173,7 +173,7 @@ class Kept:
 
     def _check_order(self, plan: Planned, steps: Sequence[Any]) -> None:
         """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
-        def lasts(x: Any) -> bool:  # what was drawn is put back (`_undone`)
+        def lasts(x: Any) -> bool:  # what was drawn is put back
             return x.of == "a" if isinstance(x, Spot) else type(x) is int and any(
                 k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for n, k in plan.kept.items() if n not in self.spare)
         changed = False

@@ -60,17 +60,19 @@ class Kind:
         self.seen += 1
         return self.seen > WAIT and len(self.functions) < MOST and self.failures < FAILURES
 
+    def answer(self, sizes: tuple[int, ...], *given: Any) -> Any:
+        """What the first function that holds for these sizes gives; NotImplemented where there is none."""
+        for function in self.functions:
+            result = function(sizes, *given)
+            if result is not NotImplemented:
+                return result
+        return NotImplemented
+
 
 def answer(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], given: Sequence[Any]) -> Any:
     """The result of a call by a function of its kind; NotImplemented where there is none for its sizes."""
     found = kinds.get(kind[0])
-    if found is not None:
-        sizes = tuple(kind[1])
-        for function in found.functions:
-            result = function(sizes, *given)
-            if result is not NotImplemented:
-                return result
-    return NotImplemented
+    return NotImplemented if found is None else found.answer(tuple(kind[1]), *given)
 
 
 def due(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], epoch: int) -> Kind | None:
@@ -193,12 +195,9 @@ def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callab
         found = kinds.get(parts) if seen else None
     except (NoTrace, IndexError, TypeError):  # no hash: it is being traced
         return build(*key)
-    if found is not None:
-        sizes = tuple(seen)
-        for function in found.functions:
-            answer = function(sizes)
-            if answer is not NotImplemented:
-                return answer
+    result = NotImplemented if found is None else found.answer(tuple(seen))
+    if result is not NotImplemented:
+        return result
     result = build(*key)
     if seen and (kind := due(kinds, (parts, seen), epoch)) is not None:
         with _tracing(kind, seen) as example:
@@ -291,21 +290,15 @@ class _Example:
         return v
 
 
-def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequence[int], body: Callable[[list[Any]], Any],
+def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequence[int] | None, body: Callable[[list[Any]], Any],
           plan: Any, letters: str) -> None:
     """Has a kind's plan written, by an example.  values: the call's arguments; least: for each, from where on its integers are sizes (0: they are
-    none).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the plan's call is given."""
+    none); None for an operation that learns (`of_learned`).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the
+    plan's call is given."""
     with _tracing(kind, seen) as example:
-        stood = [example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
-                 for i, (v, n) in enumerate(zip(values, least, strict=False))]
-        example.put(kind, body(stood), plan, letters)
-
-
-def trace_all(kind: Kind, seen: dict[int, int], values: Sequence[Any], body: Callable[[list[Any]], Any], plan: Any,
-              letters: str) -> None:
-    """`trace` of an operation that learns."""
-    with _tracing(kind, seen) as example:
-        stood = [example.all(v, i) for i, v in enumerate(values)]
+        stood = [example.all(v, i) for i, v in enumerate(values)] if least is None else [
+            example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
+            for i, (v, n) in enumerate(zip(values, least, strict=False))]
         example.put(kind, body(stood), plan, letters)
 
 

@@ -403,7 +403,7 @@ class Operation:
         if kind is None or (due := general.due(self.env["kinds"], kind, since)) is None:
             return
         s = self._signature()
-        general.trace_all(due, kind[1], values, lambda given: self._given_again(s, given, type(plan)), plan, letters)
+        general.trace(due, kind[1], values, None, lambda given: self._given_again(s, given, type(plan)), plan, letters)
 
     def _given_again(self, s: Signature, values: Any, kind: type) -> Any:
         """The plan that the body gives for these arguments."""
