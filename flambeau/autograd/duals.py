@@ -41,7 +41,8 @@ _dressed: dict[Meta, DualMeta] = caches.cache(globals(), "_dressed")
 def _dual(m: Meta) -> DualMeta:
     found = _dressed.get(m)
     if found is None:
-        found = caches.keep(_dressed, m, DualMeta.of(m))
+        since, found = caches.epoch, DualMeta.of(m)
+        caches.keep_since(since, _dressed, m, found)
     return found
 
 

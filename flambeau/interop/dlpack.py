@@ -157,9 +157,10 @@ def _capsule(t: Tensor, max_version: Any, copied: bool) -> Any:
     key = under(t.meta), versioned, copied
     make = _makers.get(key)
     if make is None:
-        make = caches.keep(_makers, key, _maker(*key))
+        since, make = caches.epoch, _maker(*key)
+        caches.keep_since(since, _makers, key, make)
         if not versioned and not copied and t.meta is key[0] and t.meta.device.type == "cpu":
-            caches.keep(_older, t.meta, make)
+            caches.keep_since(since, _older, t.meta, make)
     return make(t)
 
 

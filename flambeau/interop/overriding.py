@@ -41,7 +41,8 @@ def _dressed(m: Meta) -> Meta:
         return m
     found = _foreign.get(m)
     if found is None:
-        found = caches.keep(_foreign, m, Foreign.of(m))
+        since, found = caches.epoch, Foreign.of(m)
+        caches.keep_since(since, _foreign, m, found)
     return found
 
 

@@ -509,9 +509,10 @@ def write(formula: Pointwise, outs: tuple[Tensor, ...], grad: Tensor, numbers: t
         formula.write(pairs, (*pairs, ops.view_as_real(grad.detach())), numbers, consts)
         return
     formula.write(outs, (*outs, grad), numbers, consts)
+    since = caches.epoch
     found, convert = formula.writing(tuple([o.meta for o in outs]), (*outs, grad), numbers, consts)
     if not any(convert):
-        caches.keep(_launches, key, found)
+        caches.keep_since(since, _launches, key, found)
 
 
 def renewal(states: list[dict[str, Any]], consts: tuple[tuple[str, Any], ...],

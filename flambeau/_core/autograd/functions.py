@@ -74,10 +74,9 @@ def _one(t: Tensor) -> Tensor:
         key = key, gpus.device_and_stream(key.device)[1]._handle
     one = _ones.get(key)
     if one is None or one.store.version or one.node is not None:
-        if t.meta.device.type == "cuda":
-            one = _ones[key] = _written(t.meta)
-        else:
-            one = _ones[key] = hooks.full(t.meta.shape, 1, dtype=t.meta.dtype, device=t.meta.device)
+        since = caches.epoch
+        one = _written(t.meta) if t.meta.device.type == "cuda" else hooks.full(t.meta.shape, 1, dtype=t.meta.dtype, device=t.meta.device)
+        caches.keep_since(since, _ones, key, one)
     return alias(one, one.meta, one.ptr)
 
 

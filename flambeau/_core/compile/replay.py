@@ -221,7 +221,7 @@ class _Writer(Text):
             names = "".join(f"n{s.number}_{k}, " for k in range(len(source.values)))
             self.lines.append(f"  {names}= {self.constant(source.take)}()")
         elif isinstance(s, Launch):
-            bound = dispatch.bind(s.device, s.prepared)
+            bound = dispatch.direct(s.device, s.prepared)  # while somebody looks on, no replay is called
             if sequences.header(bound) is not None:
                 self.together.append((s, bound))
             else:

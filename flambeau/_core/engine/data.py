@@ -7,6 +7,7 @@ classes, are found when they are read: then, as for all else, `general` makes th
 
 from __future__ import annotations
 
+import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ def quicken(space: dict[str, Any]) -> None:
 def _loaded() -> None:
     """There is machine code: a launch, or a plan of data, has needed it."""
     while _waiting:
-        _waiting.pop().update(_native())
+        with contextlib.suppress(IndexError):  # another thread took the last
+            _waiting.pop().update(_native())
 
 
 _waiting: list[dict[str, Any]] = []  # namespaces that have Python's `layout` and `size`

@@ -55,6 +55,11 @@ class Kind:
         self.seen, self.failures = 0, 0
         self.reason: Exception | None = None
 
+    def add(self, function: Callable[..., Any], since: int) -> None:
+        """One function more, unless what it binds may have become stale since that epoch."""
+        if caches.epoch == since:
+            self.functions.append(function)
+
     def due(self) -> bool:
         """Whether the next example is to be traced."""
         self.seen += 1
@@ -203,7 +208,7 @@ def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callab
         with _tracing(kind, seen) as example:
             function = _Text(example.trace, len(seen)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
             _agree(function(tuple(seen)), result)
-            kind.functions.append(function)
+            kind.add(function, epoch)
     return result
 
 
@@ -256,11 +261,12 @@ class _Example:
         return tuple([self.meta(x) if isinstance(x, Meta) else self.numbers[x] if x.__class__ is int and x >= least else
                       x.__class__(self.parts(x, least)) if x.__class__ is tuple or x.__class__ is layout.Size else x for x in key])
 
-    def put(self, kind: Kind, made: Any, plan: Any, letters: str) -> None:
-        """Puts the function of a plan that was traced to a kind's.  Raises NoTrace where it is not, for the example, the plan that was made without."""
+    def put(self, kind: Kind, made: Any, plan: Any, letters: str, since: int) -> None:
+        """Puts the function of a plan that was traced to a kind's (`Kind.add`).  Raises NoTrace where it is not, for the example, the plan that was made
+        without."""
         count = len(self.numbers)
         _agree(_Text(self.trace, count).maker(made)(tuple(self.numbers)), plan)
-        kind.functions.append(_Text(self.trace, count).call(made, letters))
+        kind.add(_Text(self.trace, count).call(made, letters), since)
 
     def all(self, v: Any, number: int) -> Any:
         """An argument of an operation that learns, with all its sizes unknown (`of_learned`)."""
@@ -291,15 +297,15 @@ class _Example:
 
 
 def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequence[int] | None, body: Callable[[list[Any]], Any],
-          plan: Any, letters: str) -> None:
+          plan: Any, letters: str, since: int) -> None:
     """Has a kind's plan written, by an example.  values: the call's arguments; least: for each, from where on its integers are sizes (0: they are
     none); None for an operation that learns (`of_learned`).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the
-    plan's call is given."""
+    plan's call is given.  since: the epoch in which the plan was begun."""
     with _tracing(kind, seen) as example:
         stood = [example.all(v, i) for i, v in enumerate(values)] if least is None else [
             example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
             for i, (v, n) in enumerate(zip(values, least, strict=False))]
-        example.put(kind, body(stood), plan, letters)
+        example.put(kind, body(stood), plan, letters, since)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import no_grad
 from ..runtime import caches, capture
@@ -198,31 +199,31 @@ class Learner:
 
     def note(self, values: Values) -> None:
         """A call that was made without a learned plan."""
-        if len(learned) >= _MOST_PLANS or not self._may():
+        renewed, default = caches.renewed, dtypes._default.dtype
+        if len(learned) >= _MOST_PLANS or not self._may() or (shown := caches.plain(self.env, "plans", "seen")) is None:
             return
+        plans, seen = shown
         try:
             key = self.key(values)
             if key is None or (self.operation.planned and not all(x is None or isinstance(x, Tensor) for x in [values[i] for i in self.passed])):
                 return  # numbers that are not in the key
-            seen: dict[Any, int] = self.env["seen"]
             count = seen.get(key, 0) + 1
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
         if count < 0 or 0 < count < AFTER << len(learned) // _DOUBLES:
-            caches.keep(seen, key, count)
+            caches.put(renewed, seen, key, count)
             return
-        if key in self.env["plans"]:  # the call changed its operands' layouts, by which it would be found
-            caches.keep(seen, key, _NEVER)
+        if key in plans:  # the call changed its operands' layouts, by which it would be found
+            caches.put(renewed, seen, key, _NEVER)
             return
-        renewed = caches.renewed
         run = attempt(self.operation, values, self.passed, count == 0) if self._here(values) else None
-        if renewed != caches.renewed:
+        if renewed != caches.renewed or default is not dtypes._default.dtype:
             return
         if run is None:
             sizes = [t.meta.nbytes for t in self._operands(values)] if count else []
             later = on and max(sizes, default=0) > _MOST_BYTES and sum(sizes) <= _MOST_COPIED and self._here(values)
-            caches.keep(seen, key, -(sum(sizes) // _EACH) if later else _NEVER)
+            caches.put(renewed, seen, key, -(sum(sizes) // _EACH) if later else _NEVER)
             if not later:
                 self._fail()
             return
@@ -230,7 +231,7 @@ class Learner:
         learned.append(self.operation.name)
         if self.operation.planned:
             self.operation.replayed.add(run)
-        caches.keep(self.env["plans"], key, run)
+        caches.put(renewed, plans, key, run)
 
     def keep(self, values: Values, plan: Any, letters: str, since: int) -> None:
         """Keeps a plan that the body gave, from the epoch `since` on, for calls like this one.  What launches something is learned in time where it is
@@ -260,10 +261,11 @@ class Learner:
             count += 1
             if count < AFTER << len(learned) // _DOUBLES or len(learned) >= _MOST_PLANS or not self._may():
                 return made
-            renewed, values = caches.renewed, call.filled(given)
-            found = attempt(self.operation, values, self.passed)
-            if renewed == caches.renewed:
-                caches.keep(self.env["plans"], key, run if found is None else found)
+            renewed, default, values = caches.renewed, dtypes._default.dtype, call.filled(given)
+            shown = caches.plain(self.env, "plans")
+            found = None if shown is None else attempt(self.operation, values, self.passed)
+            if shown is not None and default is dtypes._default.dtype:
+                caches.put(renewed, shown[0], key, run if found is None else found)
                 if found is not None:
                     learned.append(self.operation.name)
             return made
@@ -286,7 +288,7 @@ class Learner:
         """Calls like this one are no longer replayed."""
         key = self.key(values)
         self.env["plans"].pop(key, None)
-        caches.keep(self.env["seen"], key, _NEVER)
+        caches.keep_since(caches.epoch, self.env["seen"], key, _NEVER)
 
     def _fail(self) -> None:
         self.hopeless += 1

@@ -403,7 +403,7 @@ class Operation:
         if kind is None or (due := general.due(self.env["kinds"], kind, since)) is None:
             return
         s = self._signature()
-        general.trace(due, kind[1], values, None, lambda given: self._given_again(s, given, type(plan)), plan, letters)
+        general.trace(due, kind[1], values, None, lambda given: self._given_again(s, given, type(plan)), plan, letters, since)
 
     def _given_again(self, s: Signature, values: Any, kind: type) -> Any:
         """The plan that the body gives for these arguments."""
@@ -550,7 +550,7 @@ class Operation:
                         caches.keep_since(epoch, self.env["dense"], shape[0], call)
                         kin = None
                 if kin is not None and (due := general.due(self.env["kinds"], kin, epoch)) is not None:
-                    general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters)
+                    general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters, epoch)
                 if type(made) in LATER and not again:
                     if key is not None:
                         caches.keep_since(epoch, plans, key, Unbound(partial(made.bind, letters), (plans, key, epoch)))

@@ -113,7 +113,7 @@ class Writer(Text):
     def sequence(self, steps: list[Step], otherwise: str) -> None:
         """The line of steps one after another, which are taken from the list.  otherwise: as in `steps`."""
         if len(steps) == 1 and type(steps[0].call) is tuple:
-            self.lines.append(f"  {self.constant(dispatch.bind(*steps[0].call))}({', '.join(map(self.text, steps[0].args))})")
+            self.lines.append(f"  {self.constant(dispatch.direct(*steps[0].call))}({', '.join(map(self.text, steps[0].args))})")
         elif steps:
             bases: dict[str, int] = {}
             parts = []
@@ -123,7 +123,7 @@ class Writer(Text):
                     return -1, x
                 text, offset = (self.base(x.of, x.number, x.offset) if isinstance(x, Place) else (self.text(x), 0))
                 return bases.setdefault(text, len(bases)), offset
-            parts += [step_words(step, None if step.call is None else dispatch.bind(*step.call), base) for step in steps]
+            parts += [step_words(step, None if step.call is None else dispatch.direct(*step.call), base) for step in steps]
             call = f"{self.constant(sequences.joined(len(bases), parts))}({', '.join(bases)})"
             told = any(step.expected is not None for step in steps)
             self.lines.append(f"  if not {call}: return {otherwise}" if told else f"  {call}")
@@ -156,12 +156,12 @@ class Writer(Text):
                 self.sequence(together, otherwise)
                 if not self.poison:  # a trial is not the program's call
                     self.lines.append(f"  {self.constant(step.call)}({', '.join(map(self.constant, step.args))})")
-            elif step.call is None or sequences.header(dispatch.bind(*step.call)) is not None:
+            elif step.call is None or sequences.header(dispatch.direct(*step.call)) is not None:
                 together.append(step)
             else:
                 self.sequence(together, otherwise)
                 args = [self.text(x) for x in step.args]
-                self.lines.append(f"  {self.constant(dispatch.bind(*step.call))}({', '.join(args)})")
+                self.lines.append(f"  {self.constant(dispatch.direct(*step.call))}({', '.join(args)})")
         self.sequence(together, otherwise)
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
@@ -301,7 +301,7 @@ def native(script: Script, pattern: Sequence[Pattern], dev: Any, otherwise: Call
     kept = [i for i, b in enumerate(script.blocks) if b.store is not None]
     rooms = [(m, True) for b in script.blocks if (m := b.store) is not None] + [(make_meta((size,), None, dtypes.uint8, dev), False)] * bool(size)
     kept_steps = [step for step in script.steps if not step.what]
-    launches = [None if step.call is None else dispatch.bind(*step.call) for step in kept_steps]
+    launches = [None if step.call is None else dispatch.direct(*step.call) for step in kept_steps]
     if any(m.sizes is None for m, _ in rooms) or any(launch is not None and sequences.header(launch) is None for launch in launches):
         return otherwise
 

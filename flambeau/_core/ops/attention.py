@@ -187,7 +187,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p
 
     direct: by what such a call is known in `_direct`, if nothing needs to be prepared for it.
     """
-    given = q, k, v
+    given, since = (q, k, v), caches.epoch
     plan, launch = _planned(q, k, v, mask, causal, p, scale)
     if launch.call is None or (q.ptr | k.ptr | v.ptr) & launch.aligned:
         q, k, v = [_placed(t, launch.aligned) for t in given]
@@ -198,7 +198,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, p
     if launch.call is None:
         return None
     if direct is not None and q is given[0] and k is given[1] and v is given[2]:
-        _direct[direct] = plan, launch
+        caches.keep_since(since, _direct, direct, (plan, launch))
     return _launched(plan, launch, q, k, v, mask)
 
 
@@ -207,12 +207,13 @@ def _planned(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool,
     key = (plan.key, _ways())
     found = _launches.get(key)
     if found is None:
+        since = caches.epoch
         batch, heads, _, length, _, _, value_depth = plan.sizes
         m, shape = q.meta, (batch, heads, length, value_depth)
         strides = _ordered(shape, m)
         spec = plan.spec(Attention, m.dtype, q=tuple(m.strides), k=tuple(k.meta.strides), v=tuple(v.meta.strides), o=strides[:3])
-        found = _launches[key] = _Launch(m.device, spec, meta(shape, strides, m.dtype, m.device),
-                                         meta((batch, heads, length), None, m.dtype.opmath, m.device))
+        found = _Launch(m.device, spec, meta(shape, strides, m.dtype, m.device), meta((batch, heads, length), None, m.dtype.opmath, m.device))
+        caches.keep_since(since, _launches, key, found)
     return plan, found
 
 
@@ -259,12 +260,13 @@ def _gradient_launch(plan: _Plan, g: Tensor, q: Tensor, k: Tensor, v: Tensor, ou
     key = (plan.key, g.meta, _ways(), packed)
     found = _launches.get(key)
     if found is None:
-        d, dev = q.meta.dtype, q.meta.device
+        since, d, dev = caches.epoch, q.meta.dtype, q.meta.device
         metas = [q.meta] * 3 if packed else [meta(tuple(t.meta.shape), _ordered(tuple(t.meta.shape), t.meta), d, dev) for t in (q, k, v)]
         dq, dk, dv = [tuple(m.strides[:3]) for m in metas]
         spec = plan.spec(AttentionGradient, d, q=tuple(q.meta.strides), k=tuple(k.meta.strides), v=tuple(v.meta.strides),
                          o=tuple(out.meta.strides[:3]), g=tuple(g.meta.strides[:3]), dq=dq, dk=dk, dv=dv)
-        found = _launches[key] = _Launch(dev, spec, *metas)
+        found = _Launch(dev, spec, *metas)
+        caches.keep_since(since, _launches, key, found)
     return found
 
 

@@ -53,7 +53,6 @@ def _cat_back(node: Any, g: Tensor) -> Any:
 tape.keeps_nothing(_cat_back)
 
 
-_MOST_PLANS = 1 << 12
 _plans: dict[Any, Any] = caches.cache(globals(), "_plans")
 _SMALL = 1 << 16  # bytes: larger parts are worth the threads of a copy's kernel
 _MOST_BLOCKS = 1 << 10  # of a launch: more of them, which are short then, are worth that kernel's vectors
@@ -110,11 +109,9 @@ def _one_by_one(moves: Sequence[tuple[Any, int]]) -> Any:
     return launch
 
 
-def _keep(key: Any, plan: tuple[Meta, Any, Any]) -> None:
+def _keep(since: int, key: Any, plan: tuple[Meta, Any, Any]) -> None:
     if not provenance.enabled():
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        _plans[key] = plan
+        caches.keep_since(since, _plans, key, plan)
 
 
 @tape.keeps_nothing
@@ -139,7 +136,7 @@ def _joined(plan: Any, ts: Any) -> Tensor:
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
-    dim = dim if axis is None else axis
+    dim, since = dim if axis is None else axis, caches.epoch
     key = dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
     plan = _plans.get(key)
     if plan is not None:
@@ -182,7 +179,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     made = meta(shape, strides, d, first.meta.device)
     if blocks is not None:
         if whole:
-            _keep(key, (made, blocks, saved))
+            _keep(since, key, (made, blocks, saved))
         return tape.record(_joined((made, blocks), parts), _cat_back, ts, saved, "CatBackward0")
     out = new(made)
     start = 0
@@ -200,7 +197,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
             call(place.ptr, t.ptr)
         start += n
     if whole and len(moves) == len(ts):
-        _keep(key, (made, _one_by_one(moves), saved))
+        _keep(since, key, (made, _one_by_one(moves), saved))
     return tape.record(out, _cat_back, ts, saved, "CatBackward0")
 
 
@@ -214,7 +211,7 @@ def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)
-    key = "stack", dim, tuple([t.meta if type(t) is Tensor else None for t in ts])
+    key, since = ("stack", dim, tuple([t.meta if type(t) is Tensor else None for t in ts])), caches.epoch
     plan = _plans.get(key)
     if plan is not None:
         return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
@@ -233,14 +230,14 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     if blocks is not None:
         plan = meta((*one.shape[:at], len(ts), *one.shape[at:]), None, one.dtype, one.device), blocks, (at, len(ts))
         if None not in key[2]:
-            _keep(key, plan)
+            _keep(since, key, plan)
         return tape.record(_joined(plan, ts), _stack_back, ts, plan[2], "StackBackward0")
     # new axes of size 1, also for the empty tensors that cat would skip
     grown = [t.unsqueeze(at) for t in ts]
     out = cat(grown, at)
     plan = _plans.get((at, tuple([t.meta for t in grown])))
     if plan is not None and None not in key[2]:
-        _keep(key, (plan[0], plan[1], (at, len(ts))))
+        _keep(since, key, (plan[0], plan[1], (at, len(ts))))
     if out.node is not None:
         out.node[tape.EXTRA] = {**(out.node[tape.EXTRA] or {}), "name": "StackBackward0"}
     return out

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Sizes = tuple[int, ...]
 
 _plans: dict[Any, _Plan | None] = caches.cache(globals(), "_plans")
-_MOST_PLANS = 1 << 12
 _FARTHEST = 1 << 31  # kernels and libraries count positions along an axis in 32 bits
 _VECTOR = 64
 _GIVEN, _ROWS, _LAST = "as given", "row by row", "channels last"
@@ -47,12 +46,7 @@ def convolve(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes, bias: T
     key = (kind, a.meta, b.meta, shape, bias is not None, g.stride, g.padding, g.dilation, g.groups)
     room: int | None = None  # as much workspace as the backend likes, else less
     while True:
-        try:
-            plan = _plans[key, room]
-        except KeyError:
-            if len(_plans) > _MOST_PLANS:
-                _plans.clear()
-            plan = _plans[key, room] = _plan(kind, a.meta, b.meta, g, shape, bias is not None, room)
+        since, plan = caches.epoch, _planned(key, kind, a, b, g, shape, room)
         if plan is None:
             return None
         try:
@@ -61,7 +55,8 @@ def convolve(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes, bias: T
             room = 0 if plan.prepared.workspace < 1 << 20 else plan.prepared.workspace // 2
         except NotImplementedError:  # it said so only now: it needs other room, or has nothing
             if plan.prepared.workspace == plan.space.numel:
-                _plans[key, room] = None
+                caches.keep_since(since, _plans, (key, room), None)
+                return None
 
 
 def served(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes) -> bool:
@@ -69,9 +64,17 @@ def served(kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes) -> bool:
     if not (a.meta.numel and b.meta.numel and numel(shape)):
         return False
     key = (kind, a.meta, b.meta, shape, False, g.stride, g.padding, g.dilation, g.groups)
-    if (key, None) not in _plans:
-        _plans[key, None] = _plan(kind, a.meta, b.meta, g, shape, False, None)
-    return _plans[key, None] is not None
+    return _planned(key, kind, a, b, g, shape, None) is not None
+
+
+def _planned(key: Any, kind: str, a: Tensor, b: Tensor, g: Geometry, shape: Sizes, room: int | None) -> _Plan | None:
+    """The plan by its key; None where the backend has none."""
+    try:
+        return _plans[key, room]
+    except KeyError:
+        since, plan = caches.epoch, _plan(kind, a.meta, b.meta, g, shape, key[4], room)
+        caches.keep_since(since, _plans, (key, room), plan)
+        return plan
 
 
 def _run(plan: _Plan, a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:

@@ -273,7 +273,8 @@ class Pointwise:
             if moved is not operands:
                 self.write(outs, moved, numbers, consts)
                 return
-            found = caches.keep(self.env["into"], key, self.writing(tuple([o.meta for o in outs]), operands, numbers, consts))
+            since, found = caches.epoch, self.writing(tuple([o.meta for o in outs]), operands, numbers, consts)
+            caches.keep_since(since, self.env["into"], key, found)
         launch, convert = found
         if len(outs) == 1:
             operands = checks.apart_from(outs[0], operands)

@@ -43,9 +43,8 @@ def run(launches: list[Any], addresses: list[list[int]], numbers: tuple[Any, ...
         try:
             entry = _joined[key]
         except KeyError:
-            if len(_joined) > 256:
-                _joined.clear()
-            entry = _joined[key] = native.join(launches, len(numbers)) if routines.generated() else None
+            since, entry = caches.epoch, native.join(launches, len(numbers)) if routines.generated() else None
+            caches.keep_since(since, _joined, key, entry, 256)
         if entry is not None:
             entry(*numbers, *[a for each in addresses for a in each])
             return
@@ -115,7 +114,8 @@ def scale(tensors: Sequence[Tensor], factor: Tensor) -> bool:
         may_write(t)
         launch = _scalings.get((t.meta, factor.meta))
         if launch is None:
-            launch = _scalings[t.meta, factor.meta] = MUL.writing((t.meta,), (t, factor), (), ())[0]
+            since, (launch, _) = caches.epoch, MUL.writing((t.meta,), (t, factor), (), ())
+            caches.keep_since(since, _scalings, (t.meta, factor.meta), launch)
         launches.append(launch)
     run(launches, [[t.ptr, t.ptr, factor.ptr] for t in tensors])
     for t in tensors:
@@ -151,7 +151,8 @@ def update(formula: Pointwise, items: Sequence[tuple[tuple[Tensor, ...], Tensor]
     key = (formula, consts, shared, *[last.meta for _, last in items], *[o.meta for outs, _ in items for o in outs])
     plan = _lists.get(key)
     if plan is None:
-        plan = _lists[key] = _plan_updates(formula, items, numbers, consts, shared)
+        since, plan = caches.epoch, _plan_updates(formula, items, numbers, consts, shared)
+        caches.keep_since(since, _lists, key, plan)
     launches, odd = plan
     if not launches:
         return items
@@ -216,11 +217,12 @@ def unscale(tensors: Sequence[Tensor], inverse: float) -> Tensor | None:
     key = ("unscale", *[t.meta for t in tensors])
     plan = _lists.get(key)
     if plan is None:
-        d = tensors[0].meta.dtype
+        since, d = caches.epoch, tensors[0].meta.dtype
         operands = (tensors[0], inverse)
         program, _ = MUL.program(operands, (), (), MUL.common(operands), (d,))
         told = ~(abs(E.cast(E.input(0, d), d.opmath)) < math.inf)
-        plan = _lists[key] = _plan_maps("unscale", program, (0,), (0,), tensors, told)
+        plan = _plan_maps("unscale", program, (0,), (0,), tensors, told)
+        caches.keep_since(since, _lists, key, plan)
     if not plan:
         return None
     for t in tensors:
@@ -240,7 +242,7 @@ def _listed_norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
     key = ("norms", p, *[t.meta for t in tensors])
     plan = _lists.get(key)
     if plan is None:
-        plan, most = [], _LONGEST // 2
+        since, plan, most = caches.epoch, [], _LONGEST // 2
         for begin in range(0, len(tensors), most):
             part = tensors[begin:begin + most]
             made = dispatch.find(dev, JoinedReductions("norm", norm_program(d, p, d), tuple([t.meta.numel for t in part])))
@@ -248,7 +250,7 @@ def _listed_norms(tensors: Sequence[Tensor], p: float) -> Tensor | None:
                 plan = []
                 break
             plan.append((dispatch.bind(dev, made), begin, begin + len(part), made.workspace))
-        _lists[key] = plan
+        caches.keep_since(since, _lists, key, plan)
     if not plan:
         return None
     out = empty((len(tensors),), d, dev)

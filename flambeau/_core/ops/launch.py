@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _bound: dict[Any, tuple[Callable[..., Any], Meta | None]] = caches.cache(globals(), "_bound")
 _kinds: dict[Any, Any] = caches.cache(globals(), "_kinds")
 _counts: dict[Any, Reduce] = {}
-_MOST = 1 << 14
 
 
 def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: Sequence[Tensor],
@@ -45,16 +44,16 @@ def run(program: Program, domain: tuple[int, ...], outs: Sequence[Tensor], ins: 
     key = (program.key, domain, tuple([t.meta for t in outs]), tuple([t.meta for t in ins]), strides and tuple(strides))
     found = _bound.get(key)
     if found is None:
+        since = caches.epoch
         if any(t.meta.device is not outs[0].meta.device for t in (*outs, *ins)):
             # the last line: an operation that did not look itself
             from .device_errors import mismatch
             raise mismatch(name or program.__class__.__name__.lower(), [*outs, *ins])
         if strides is None:
             strides = [layout.expand_strides(t.meta.shape, t.meta.strides, domain) for t in (*outs, *ins)]
-        if len(_bound) > _MOST:
-            _bound.clear()
         metas = [t.meta for t in (*outs, *ins)]
-        found = _bound[key] = plan(metas[0].device, within(program, metas[:len(outs)]), domain, strides, rooms or [m.nbytes for m in metas], name)
+        found = plan(metas[0].device, within(program, metas[:len(outs)]), domain, strides, rooms or [m.nbytes for m in metas], name)
+        caches.keep_since(since, _bound, key, found)
     call, workspace = found
     addresses = [t.ptr for t in outs]
     addresses += [t.ptr for t in ins]

@@ -17,8 +17,6 @@ from ..tensor import Meta, Tensor, meta, new
 from . import checks, launch
 from .elementwise import Info, Pointwise, fit
 
-_MOST = 1 << 12
-
 
 class Plan:
     """What a fold on operands of some layouts needs: the kernel, the result's meta, and by which operands require grad how
@@ -42,9 +40,8 @@ def fold(op: Pointwise, operands: tuple[Tensor, ...], how: str, numbers: tuple[f
     try:
         plan = _plans[key]
     except KeyError:
-        if len(_plans) > _MOST:
-            _plans.clear()
-        plan = _plans[key] = _plan(op, operands, how, numbers)
+        since, plan = caches.epoch, _plan(op, operands, how, numbers)
+        caches.keep_since(since, _plans, key, plan)
     recording = False
     if _grad.get():
         for x in operands:

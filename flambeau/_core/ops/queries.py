@@ -71,11 +71,13 @@ def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
         return _results[tensor1.meta, tensor2.meta]
     except (KeyError, AttributeError):
         pass
-    both = (tensor1, tensor2)
+    both, since = (tensor1, tensor2), caches.epoch
     found = dtypes.result_of([x.meta.dtype for x in both if isinstance(x, Tensor) and x.meta.shape],
                              [x.meta.dtype for x in both if isinstance(x, Tensor) and not x.meta.shape],
                              [dtypes.of_scalar(x) for x in both if not isinstance(x, Tensor)])
-    return caches.keep(_results, (tensor1.meta, tensor2.meta), found) if isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor) else found
+    if isinstance(tensor1, Tensor) and isinstance(tensor2, Tensor):
+        caches.keep_since(since, _results, (tensor1.meta, tensor2.meta), found)
+    return found
 
 
 def broadcast_shapes(*shapes: Any) -> Size:

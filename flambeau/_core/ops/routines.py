@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Bound = tuple[Callable[..., Any], Meta | None]
 
 _bound: dict[Any, Bound | None] = caches.cache(globals(), "_bound")
-_MOST = 1 << 12
+_NONE: Any = object()
 
 
 def bind(dev: device, made: PreparedLaunch) -> Bound:
@@ -32,18 +32,17 @@ def find(dev: device, spec: Spec) -> Bound | None:
     """The bound launch that the device's own backend has for `spec`; None where it has none."""
     key = (dev, spec)
     try:
-        found = _bound.get(key, _bound)
+        found = _bound.get(key, _NONE)
     except TypeError:  # of unknown sizes
         made = dispatch.find(dev, spec)
         return None if made is None else bind(dev, made)
-    if found is _bound:
-        made = dispatch.find(dev, spec)
+    if found is _NONE:
+        since, made = caches.epoch, dispatch.find(dev, spec)
         if made is not None and not made.lasting:
             return bind(dev, made)
-        if len(_bound) > _MOST:
-            _bound.clear()
-        found = _bound[key] = None if made is None else bind(dev, made)
-    return found  # type: ignore[return-value]
+        found = None if made is None else bind(dev, made)
+        caches.keep_since(since, _bound, key, found)
+    return found  # type: ignore[no-any-return]
 
 
 def run(dev: device, spec: Spec, addresses: Sequence[int], numbers: Sequence[Any] = ()) -> bool:
@@ -71,7 +70,9 @@ def needed(dev: device, spec: Spec) -> Bound:
     none either."""
     found = find(dev, spec)
     if found is None:
-        found = _bound[dev, spec] = bind(dev, dispatch.require(dev, spec))
+        since = caches.epoch
+        found = bind(dev, dispatch.require(dev, spec))
+        caches.keep_since(since, _bound, (dev, spec), found)
     return found
 
 

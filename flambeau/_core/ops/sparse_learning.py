@@ -159,10 +159,10 @@ def answer(operation: Operation, values: tuple[Any, ...], out: Any = None) -> An
         raise refusal(name, first((args, kwargs)).layout)
     if kwargs or name[-1] == "_":
         return form(*args, **kwargs)
-    made = on_parts(name, form, args)
+    since, made = caches.epoch, on_parts(name, form, args)
     if learner is not None and not operation.planned:
         with contextlib.suppress(AttributeError, TypeError, RuntimeError, ValueError):  # arguments that are in no key
-            caches.keep(operation.env["plans"], learner.key(values), _again(name, form, args, learner.passed))
+            caches.keep_since(since, operation.env["plans"], learner.key(values), _again(name, form, args, learner.passed))
     return made
 
 

@@ -52,19 +52,35 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     return made
 
 
-def keep(cached: dict[Any, Any], key: Any, plan: Any) -> Any:
-    """Puts a plan into a cache, which starts over when it is full. Returns the plan."""
-    if len(cached) >= MOST:
+def _keep(cached: dict[Any, Any], key: Any, plan: Any, most: int | None = None) -> None:
+    if len(cached) >= (most or MOST):
         cached.clear()
     cached[key] = plan
-    return plan
 
 
-def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
-    """`keep`, unless the epoch is no longer `since`: what the plan binds may have become stale, or belong to the other world."""
+def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any, most: int | None = None) -> None:
+    """Puts a plan into a cache, which starts over when `most` (`MOST`) are in it.
+
+    since: the epoch in which the plan was begun; where that has ended, the plan is not kept: what it binds may have become stale, or belong to the other
+    world.  Another thread may end an epoch at any moment, so the epoch is read before anything is bound, and the cache's variable after it.
+    """
     with _lock:
         if epoch == since:
-            keep(cached, key, plan)
+            _keep(cached, key, plan, most)
+
+
+def plain(space: dict[str, Any], *names: str) -> tuple[dict[Any, Any], ...] | None:
+    """The plain world's dictionaries of these caches; None while the other one is shown."""
+    with _lock:
+        return tuple([space[name] for name in names]) if world == PLAIN else None
+
+
+def put(renewals: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
+    """Puts what binds nothing but the plain world's launches into one of its caches (`plain`), unless all were emptied since they had been so often
+    (`renewed`)."""
+    with _lock:
+        if renewed == renewals:
+            _keep(cached, key, plan)
 
 
 def replace(cached: dict[Any, Any], key: Any, since: int, old: Any, plan: Any) -> None:
@@ -95,7 +111,7 @@ def kept(f: F) -> F:
             made = f(*args)
         with _lock:
             if epoch == since:
-                keep(_kept["plans"].setdefault(number, {}), args, made)
+                _keep(_kept["plans"].setdefault(number, {}), args, made)
         return made
     return find  # type: ignore[return-value]
 

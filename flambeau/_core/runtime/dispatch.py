@@ -80,7 +80,7 @@ class observe:
             _copy_observers = _without(_copy_observers, copies)
             _wait_observers = _without(_wait_observers, waits)
             if launches is not None and not _launch_observers:
-                caches.enter(caches.PLAIN)
+                caches.enter(caches.PLAIN)  # after which nothing is bound past observers any more
 
     def __enter__(self) -> observe:
         return self
@@ -98,14 +98,15 @@ def _without(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
 
 
 def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
-    """What carries out `prepared` on a concrete device when called with its addresses and numbers.
+    """What carries out `prepared` on a concrete device when called with its addresses and numbers.  While launches are observed, it goes past the
+    observers: the world of `caches` decides that, which changes with the epoch, so that a plan that is kept by its epoch is of one kind.
 
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
     """
+    if caches.world == caches.PLAIN:
+        return direct(dev, prepared)
     if dev.type == "cpu":
         entry = CPU.direct(0, prepared, None)
-        if not _launch_observers:
-            return entry
 
         def observed(*args: Any) -> Any:
             after = [callback(dev, None, prepared, args) for callback in _launch_observers]
@@ -119,8 +120,6 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
         return _nothing
     from . import gpus
     launch = gpus.launcher(dev, prepared)
-    if not _launch_observers:
-        return launch
 
     def observed_launch(*args: Any) -> Any:
         stream = gpus.current_stream(dev)
@@ -131,6 +130,16 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
                 done()
         return result
     return observed_launch
+
+
+def direct(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
+    """`bind`, past nobody who observes: for what is called in the plain world only, whichever is shown while it is made."""
+    if dev.type == "cpu":
+        return CPU.direct(0, prepared, None)
+    if dev.type == "meta":
+        return _nothing
+    from . import gpus
+    return gpus.launcher(dev, prepared)
 
 
 def _nothing(*args: Any) -> None:

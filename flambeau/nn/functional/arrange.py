@@ -49,7 +49,6 @@ class _ConstantPad(Function):
 
 
 _plans: dict[Any, Any] = caches.cache(globals(), "_plans")  # of a layout, amounts and a value: what a constant border takes on the CPU
-_MOST_PLANS = 1 << 12
 
 
 def _pad_back(node: Any, grad: Any) -> Any:
@@ -130,12 +129,10 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         if not any(before) and not any(after):
             return cropped.clone()
         value = 0 if value is None else value
-        plan = _plan(input.meta, before, after, value) if key is not None and cropped is input else None
+        since, plan = caches.epoch, _plan(input.meta, before, after, value) if key is not None and cropped is input else None
         if plan is None:
             return _ConstantPad.apply(cropped, before, after, value)
-        if len(_plans) > _MOST_PLANS:
-            _plans.clear()
-        _plans[key] = plan
+        caches.keep_since(since, _plans, key, plan)
         return _by_plan(plan, input)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")

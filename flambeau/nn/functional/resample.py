@@ -76,12 +76,12 @@ def _kept_taps(mode: str, n_in: int, n_out: int, scale: float | None, align: boo
     key = mode, n_in, n_out, scale, align, device, dtype
     found = _kept.get(key)
     if found is None:
-        pairs = _taps(mode, n_in, n_out, scale, align)
+        since, pairs = caches.epoch, _taps(mode, n_in, n_out, scale, align)
         wide = dtype is dtypes.float64
         with no_grad():
             found = (tuple([unasked(ops.from_numpy(where).to)(device) for where, _ in pairs]),
                      tuple([unasked(ops.from_numpy(w if wide else w.astype(np.float32)).to)(device, dtype) for _, w in pairs if w is not None]))
-        caches.keep(_kept, key, found)
+        caches.keep_since(since, _kept, key, found)
     elif capture.active:
         for t in (*found[0], *found[1]):
             capture.was_wrapped(t.ptr, t.meta.nbytes, t.store)  # constants, which a replay may hold on to

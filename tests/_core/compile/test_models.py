@@ -155,10 +155,10 @@ def test_autocast_inside_a_step_is_replayed() -> None:
 def test_memory_that_is_wanting_half_way_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay that has changed something is not done once more by Python."""
     short: list[bool] = []
-    bind = dispatch.bind
+    direct = dispatch.direct
 
     def binding(device: Any, prepared: Any) -> Any:
-        launch = bind(device, prepared)
+        launch = direct(device, prepared)
         if not prepared.name.startswith("convolution_weights"):
             return launch
 
@@ -176,7 +176,7 @@ def test_memory_that_is_wanting_half_way_is_told_as_it_is(monkeypatch: pytest.Mo
         return loss.detach()
     f = torch.compile(step)
     x = torch.randn(4, 3, 8, 8)
-    monkeypatch.setattr("flambeau._core.compile.replay.dispatch.bind", binding)
+    monkeypatch.setattr("flambeau._core.compile.replay.dispatch.direct", binding)
     for _ in range(6):
         f(x)
     (kept,) = f.__compiled__.records

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flambeau as torch
+import flambeau.nn.functional as F
 from flambeau._core.runtime import caches, dispatch
 
 
@@ -26,7 +30,8 @@ def space() -> Iterator[dict[str, Any]]:
 def test_a_cache_is_a_plain_dictionary_under_its_name(space: dict[str, Any]) -> None:
     made = caches.cache(space, "plans")
     assert made is space["plans"] and type(made) is dict and not made
-    assert caches.keep(made, "key", "plan") == "plan" and space["plans"] == {"key": "plan"}
+    caches.keep_since(caches.epoch, made, "key", "plan")
+    assert space["plans"] == {"key": "plan"}
 
 
 def test_each_world_shows_its_own_and_finds_it_again(space: dict[str, Any]) -> None:
@@ -108,7 +113,7 @@ def test_a_full_cache_starts_over(space: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.setattr(caches, "MOST", 3)
     made = caches.cache(space, "plans")
     for i in range(4):
-        caches.keep(made, i, str(i))
+        caches.keep_since(caches.epoch, made, i, str(i))
     assert made == {3: "3"} and space["plans"] is made
 
 
@@ -215,3 +220,91 @@ def test_kept_functions_have_one_place_together(space: dict[str, Any]) -> None:
     caches.forget()
     assert first(1) is not one and second(1) == ["second", 1] and len(calls) == 5
     assert first([2]) == ["first", [2]] and first([2]) == ["first", [2]] and len(calls) == 7  # what has no hash is kept by nobody
+
+
+def test_the_plain_dictionaries_are_had_while_they_are_shown(space: dict[str, Any]) -> None:
+    plain = caches.cache(space, "plans")
+    assert caches.plain(space, "plans") == (plain,)
+    caches.enter(caches.OBSERVED)
+    assert caches.plain(space, "plans") is None
+    caches.put(caches.renewed, plain, "key", "plan")
+    caches.put(caches.renewed - 1, plain, "late", "plan")  # all were emptied meanwhile
+    assert plain == {"key": "plan"}
+
+
+def test_only_the_registry_puts_plans_into_caches() -> None:
+    """An assignment reads the variable when the plan is made: another thread may have changed the world meanwhile."""
+    source = Path(torch.__file__).parent
+    texts = {path: path.read_text() for path in source.rglob("*.py")}
+    found = {path: re.findall(r"caches\.cache\(globals\(\), \"(\w+)\"\)", text) for path, text in texts.items()}
+    assert sum(map(len, found.values())) > 15
+    for path, names in found.items():
+        assert not [line for name in names for line in re.findall(rf"(?<![\w.]){name}\[[^\n]*\] = |(?<![\w.]){name}\.setdefault", texts[path])], path
+
+
+_X = torch.rand(3, 5)
+_IMAGE, _FILTER = torch.rand(2, 3, 9, 9), torch.rand(4, 3, 3, 3)
+_HEADS = torch.rand(2, 2, 8, 16)
+
+
+def _step(kind: Any) -> None:
+    weight = torch.nn.Parameter(torch.zeros(3, 7))
+    weight.grad = torch.zeros(3, 7)
+    kind([weight]).step()
+
+
+CALLS: dict[str, Any] = {
+    "pointwise": lambda: _X + _X, "reduction": lambda: _X.sum(0), "in place": lambda: _X.clone().mul_(2), "index": lambda: _X[[0, 2]],
+    "pad": lambda: F.pad(_X, (1, 2)), "cat": lambda: torch.cat([_X, _X]), "cat of views": lambda: torch.cat([_X.T, _X.T], 1),
+    "stack": lambda: torch.stack([_X, _X]), "convolution": lambda: F.conv2d(_IMAGE, _FILTER),
+    "attention": lambda: F.scaled_dot_product_attention(_HEADS, _HEADS, _HEADS),
+    "rows": lambda: F.layer_norm(_X, (5,)), "softmax": lambda: _X.softmax(1), "routine": lambda: torch.fft.fft(_X), "product": lambda: _X @ _X.T,
+    "draw": lambda: torch.randn(4, 6), "resize": lambda: F.interpolate(_IMAGE, scale_factor=2.0, mode="bicubic"), "sort": lambda: _X.sort(0),
+    "loss": lambda: F.mse_loss(_X, _X), "sgd": lambda: _step(partial(torch.optim.SGD, lr=0.1)), "adam": lambda: _step(torch.optim.Adam),
+    "norms": lambda: torch.nn.utils.clip_grad_norm_([_held], 0.5), "gradient": lambda: torch.autograd.grad((_held * _X).softmax(1).square().mean(), _held),
+}
+_held = torch.rand(3, 5).requires_grad_()
+_held.grad = torch.rand(3, 5)
+
+
+def _launches(work: Any) -> int:
+    seen: list[Any] = []
+    with dispatch.observe(launches=lambda *a: seen.append(a)):
+        work()
+    return len(seen)
+
+
+@pytest.mark.parametrize("opens", [True, False], ids=["a trace opens", "a trace closes"])
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_bound_while_the_world_changes_is_not_kept(name: str, opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread opens or closes a trace while a launch is made: the plan is of the world that was, and no other trace may miss its launches."""
+    work = CALLS[name]
+    caches.forget()
+    first, want = _launches(work), _launches(work)  # the first may make what others keep
+    assert first >= want > 0
+    # at its worst when it is bound but not kept, or asked for but not bound
+    step = "bind" if opens else "find"
+    made, looking = getattr(dispatch, step), dispatch.observe(launches=lambda *a: None)
+    if opens:
+        looking.close()
+    changed = 0
+
+    def change(*args: Any) -> Any:
+        nonlocal looking, changed
+        result = made(*args)
+        if opens and not changed:
+            looking = dispatch.observe(launches=lambda *a: None)
+        elif not opens:
+            looking.close()
+        changed += 1
+        return result
+    caches.forget()
+    monkeypatch.setattr(dispatch, step, change)
+    try:
+        work()
+        monkeypatch.undo()
+        assert changed
+        work()  # what was kept would be found
+        assert [_launches(work) for _ in range(2)][1] == want
+    finally:
+        looking.close()
