@@ -321,10 +321,21 @@ def _over_i(a: Pair) -> Pair:
 
 
 # ---------------------------------------------------------------------------------------------------------- functions
+# At zeros and infinities these have the values of C99's annex G: where a part is 0 or beyond all size, it is that whatever the other part is.
+def _endless(x: Expr) -> Expr:
+    return E.abs_(x) == float("inf")
+
+
+def _aimless(y: Expr) -> Expr:
+    """Whether an angle has no direction: it is infinite, or no number."""
+    return y - y != 0.0
+
+
 def _exp(a: Pair) -> Pair:
-    size = E.exp(a[0])
+    size, lost = E.exp(a[0]), _endless(a[0]) & _aimless(a[1])
     # a real argument stays real, at infinity too
-    return E.where(a[1] == 0, size, size * E.cos(a[1])), E.where(a[1] == 0, a[1], size * E.sin(a[1]))
+    return (E.where((a[1] == 0) | lost, size, size * E.cos(a[1])),
+            E.where(a[1] == 0, a[1], E.where(lost & (a[0] < 0.0), E.copysign(size, a[1]), size * E.sin(a[1]))))
 
 
 def _log(a: Pair) -> Pair:
@@ -342,32 +353,37 @@ def _sqrt(a: Pair) -> Pair:
     re, im = a
     t = E.sqrt((E.abs_(re) + E.hypot(re, im)) * 0.5)
     half = E.where(t == 0, E.abs_(im), E.abs_(im) / (t * 2.0))
-    right = E.const(0.0, re.dtype) <= re
-    return E.where(right, t, half), E.copysign(E.where(right, half, t), im)
+    right, tall = E.const(0.0, re.dtype) <= re, _endless(im)
+    return E.where(tall, E.abs_(im), E.where(right, t, half)), E.where(tall, im, E.copysign(E.where(right, half, t), im))
 
 
 def _sin(a: Pair) -> Pair:
-    return E.sin(a[0]) * E.cosh(a[1]), E.cos(a[0]) * E.sinh(a[1])
+    return _over_i(_sinh(_times_i(a)))
 
 
 def _cos(a: Pair) -> Pair:
-    return E.cos(a[0]) * E.cosh(a[1]), -(E.sin(a[0]) * E.sinh(a[1]))
+    return _cosh(_times_i(a))
 
 
 def _sinh(a: Pair) -> Pair:
-    return E.sinh(a[0]) * E.cos(a[1]), E.cosh(a[0]) * E.sin(a[1])
+    x, y = a
+    re = E.where(_endless(x) & _aimless(y), E.abs_(x), E.sinh(x) * E.cos(y))
+    return E.where(x == 0.0, x, re), E.where(y == 0.0, y, E.cosh(x) * E.sin(y))
 
 
 def _cosh(a: Pair) -> Pair:
-    return E.cosh(a[0]) * E.cos(a[1]), E.sinh(a[0]) * E.sin(a[1])
+    x, y = a
+    im = E.where(x == 0.0, x * E.copysign(1.0, y), E.sinh(x) * E.sin(y))
+    return E.where(_endless(x) & _aimless(y), E.abs_(x), E.cosh(x) * E.cos(y)), E.where(y == 0.0, y * E.copysign(1.0, x), im)
 
 
 def _tanh(a: Pair) -> Pair:
     x, y = a[0] * 2.0, a[1] * 2.0
     below = E.cosh(x) + E.cos(y)
     far = E.abs_(a[0]) > 20.0  # cosh would overflow, and the real part is 1 to the last bit
-    return (E.where(far, E.copysign(1.0, a[0]), E.sinh(x) / below),
-            E.where(far, E.sin(y) * 2.0 * E.exp(-E.abs_(x)), E.sin(y) / below))
+    small = E.exp(-E.abs_(x))
+    im = E.where(far, E.where(_endless(x) & _aimless(y), E.copysign(small, y), E.sin(y) * 2.0 * small), E.sin(y) / below)
+    return E.where(x == 0.0, a[0], E.where(far, E.copysign(1.0, a[0]), E.sinh(x) / below)), E.where(y == 0.0, a[1], im)
 
 
 def _asinh(a: Pair) -> Pair:
@@ -375,7 +391,7 @@ def _asinh(a: Pair) -> Pair:
 
 
 def _asin(a: Pair) -> Pair:
-    # Hull, Fairgrieve and Tang (ACM TOMS 23(3), 1997), without their rescue of extreme values: on the ellipse through z
+    # Hull, Fairgrieve and Tang (ACM TOMS 23(3), 1997), their rescue of tiny values left out: on the ellipse through z
     # with foci -1 and 1, `half` is the longer half axis; gap = 2 (half - x) and over = half - 1 without cancellation
     x, y = E.abs_(a[0]), E.abs_(a[1])
     r, s = E.hypot(x + 1.0, y), E.hypot(x - 1.0, y)
@@ -383,9 +399,14 @@ def _asin(a: Pair) -> Pair:
     far = square / (r + (x + 1.0))
     gap = far + E.where(x <= 1.0, s + (1.0 - x), square / (s + (x - 1.0)))
     over = (far + E.where(x < 1.0, square / (s + (1.0 - x)), s + (x - 1.0))) * 0.5
-    re = E.atan2(x, E.sqrt((half + x) * gap * 0.5))
-    im = E.log1p(over + E.sqrt(over * (half + 1.0)))
-    return E.copysign(re, a[0]), E.copysign(im, a[1])
+    wide = _wide(x, y)  # where squares may overflow, the half axes are |z|, but for 1 / |z|^2 of it
+    re = E.where(wide, E.atan2(x, y), E.atan2(x, E.sqrt((half + x) * gap * 0.5)))
+    im = E.where(wide, E.log(E.hypot(x * 0.5, y * 0.5)) + math.log(4.0), E.log1p(over + E.sqrt(over * (half + 1.0))))
+    return E.where(x == 0.0, a[0], E.copysign(re, a[0])), E.copysign(im, a[1])
+
+
+def _wide(x: Expr, y: Expr) -> Expr:
+    return (x > 1e8) | (y > 1e8)
 
 
 def _acos(a: Pair) -> Pair:
@@ -402,13 +423,17 @@ def _atanh(a: Pair) -> Pair:
     x, y = a
     size = E.abs_(x)
     gap = (1.0 - size) * (1.0 - size) + y * y
-    return (E.copysign(E.log1p(size * 4.0 / gap) * 0.25, x),
-            E.atan2(y * 2.0, (1.0 - x) * (x + 1.0) - y * y) * 0.5)
+    wide, over = _wide(size, E.abs_(y)), E.hypot(x, y)
+    endless = _endless(over)
+    small = E.where(endless, E.copysign(0.0, x), x / over / over)
+    flat = E.where(y != y, y, E.copysign(math.pi / 2, y))
+    return (E.where(x == 0.0, x, E.where(wide, small, E.copysign(E.log1p(size * 4.0 / gap) * 0.25, x))),
+            E.where(endless, flat, E.atan2(y * 2.0, (1.0 - x) * (x + 1.0) - y * y) * 0.5))
 
 
 def _pow(a: Pair, b: Pair) -> Pair:
     re, im = _exp(_mul(b, _log(a)))
-    nought, none = (a[0] == 0) & (a[1] == 0), (b[0] == 0) & (b[1] == 0)
+    nought, none = (a[0] == 0) & (a[1] == 0), (b[0] == 0) & (b[1] == 0)  # anything to the power of 0 is 1, here as in NumPy
     zero = E.const(0.0, re.dtype)
     re = E.where(none, zero + 1.0, E.where(nought & (b[0] > 0.0), zero, re))
     return re, E.where(none | (nought & (b[0] > 0.0)), zero, im)

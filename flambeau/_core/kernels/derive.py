@@ -37,9 +37,9 @@ def _pow(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
     dx = where(y == zero, zero, g * _c(y * E.pow_(base, y - one)))
     if y.op == "const":
         return dx, None
-    # 0**y has derivative 0 in y (for y >= 0), where log(0) * 0 would be NaN
-    dy = g * _c(where((x == zero) & (y >= zero), zero, e * E.log(x))) if x.dtype.kind == "f" else g * _c(
-        where(x == zero, zero, e * E.log(x)))
+    # 0**y has derivative 0 in y (for real y >= 0), where log(0) * 0 would be NaN
+    level = (x == zero) & (E.real(y) >= 0.0)
+    dy = g * _c(where(level & (E.imag(y) == 0.0) if y.dtype.is_complex else level, zero, e * E.log(x)))
     return dx, dy
 
 

@@ -270,6 +270,8 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
     a, b = _pair("pow", a, b)
     if isinstance(a, Tensor) and a.meta.dtype is bool_ and type(b) is bool:
         return POW_FIXED, (a,), (("exponent", int(b)),)
+    if type(b) is complex and b.imag == 0 and isinstance(a, Tensor) and a.meta.dtype.is_complex:
+        b = b.real
     if isinstance(a, Tensor) and type(b) in (int, float):
         if a.meta.dtype.kind in "fc" and b in _FIXED:
             return POW_ROOT if b in (0.5, -0.5) else POW_FIXED, (a,), (("exponent", b),)

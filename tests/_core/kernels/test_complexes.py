@@ -51,6 +51,43 @@ def test_functions(name, d) -> None:
 
 
 @pytest.mark.parametrize("d", TYPES, ids=str)
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "cos", "sinh", "cosh", "tan", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh"])
+def test_zeros_infinities_and_nan(name, d) -> None:
+    # NumPy has the values that C99's annex G asks for
+    edges = [0.0, -0.0, 1.0, -2.0, float("inf"), -float("inf"), float("nan")]
+    z = np.array([complex(x, y) for x in edges for y in edges] * 3, d.np)
+    out = np.zeros_like(z)
+    with np.errstate(all="ignore"):
+        want = FUNCTIONS[name](z)
+    launch(Map((E.unary(name, E.input(0, d)),), (d,)), (len(z),), [out, z])
+    close(out.real, want.real, d)
+    close(out.imag, want.imag, d)
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
+@pytest.mark.parametrize("name", ["asin", "acos", "atan", "asinh", "acosh", "atanh"])
+def test_inverse_functions_of_large_numbers(name, d) -> None:
+    sizes = 10.0 ** np.linspace(2, 36 if d is complex64 else 300, 60)
+    z = np.array([s * complex(np.cos(t), np.sin(t)) for s in sizes for t in np.linspace(-3, 3, 13)], d.np)
+    out = np.zeros_like(z)
+    with np.errstate(all="ignore"):
+        want = FUNCTIONS[name](z.astype(np.complex128))
+    launch(Map((E.unary(name, E.input(0, d)),), (d,)), (len(z),), [out, z])
+    close(out.real, want.real, d)
+    close(out.imag, want.imag, d)
+
+
+def test_powers_at_infinity_and_of_nought() -> None:
+    inf, nan = float("inf"), float("nan")
+    a = np.array([inf, inf, -inf, inf, 0, 0, 0, 0, inf, 2], complex)
+    b = np.array([0.5, 2, -1, -2, -1, 0, 0.5, 2, 0, 0], complex)
+    out = np.zeros_like(a)
+    launch(Map((E.binary("pow", E.input(0, complex128), E.input(1, complex128)),), (complex128, complex128)), (len(a),), [out, a, b])
+    np.testing.assert_array_equal(out.real, [inf, inf, 0, 0, inf, 1, 0, 0, 1, 1])
+    np.testing.assert_array_equal(out.imag, [nan, nan, 0, 0, nan, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("d", TYPES, ids=str)
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "pow"])
 def test_arithmetic(name, d) -> None:
     a, b = numbers(d, 77, 1), numbers(d, 77, 2)[::-1].copy()

@@ -485,3 +485,18 @@ def test_a_powers_result_may_be_written_over(exponent, in_place, device):
 def test_gradients_of_roots(exponent, dtype):
     x = (fb.rand(3, dtype=dtype) + 0.2).requires_grad_()
     assert gradcheck(lambda x: x ** exponent, (x,)) and gradgradcheck(lambda x: x ** exponent, (x,))
+
+
+def test_complex_powers_at_their_edges() -> None:
+    inf = float("inf")
+    z = fb.tensor([complex(0, inf), complex(-inf, 0), complex(inf, inf)])
+    assert z.pow(0.5 + 0j).tolist() == z.sqrt().tolist() == [complex(inf, inf), complex(0, inf), complex(inf, inf)]
+    assert z.pow(1 + 0j).tolist() == z.tolist() and z.pow(0j).tolist() == [1, 1, 1] and z[:2].pow(-1 + 0j).tolist() == z[:2].reciprocal().tolist()
+    x = fb.tensor([0j, 0j, 0j, 2 + 0j], requires_grad=True)
+    y = fb.tensor([0j, 1 + 0j, -1 + 0j, 1j], requires_grad=True)
+    made = x ** y
+    made.backward(fb.ones(4, dtype=fb.complex64))
+    assert made[:2].tolist() == [1, 0] and made[2].real == inf
+    want = np.conj(complex(2) ** 1j * np.log(2))
+    assert y.grad[:2].tolist() == [0, 0] and np.isnan(y.grad[2].real.item()) and abs(y.grad[3].item() - want) < 1e-6
+    assert x.grad[:2].tolist() == [0, 1] and abs(x.grad[3].item() - np.conj(1j * complex(2) ** (1j - 1))) < 1e-6
