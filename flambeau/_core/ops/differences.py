@@ -43,7 +43,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     if len(parts) > 1:
         from .concat import cat
         input = cat(parts, at)  # noqa: A001
-    for _ in range(min(n, input.meta.shape[at] + 1)):
+    for _ in range(min(n, input.meta.shape[at])):  # of nothing there are no differences: it is returned itself
         input = _steps(input, at)  # noqa: A001
     return input
 

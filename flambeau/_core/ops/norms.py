@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def length(x: E.Expr, p: float, axes: str = "c") -> E.Expr:
     """The p-norm of the values along `axes`."""
     if p == 2:
-        return F.safe_sqrt(F.total(F.squared_size(x), axes))
+        return F.safe_sqrt(F.total(_square(x), axes))
     size = abs(x)
     if math.isinf(p):
         return F.fold("max" if p > 0 else "min", size, axes)
@@ -37,6 +37,21 @@ def length(x: E.Expr, p: float, axes: str = "c") -> E.Expr:
     if p == 1:
         return F.total(size, axes)
     return F.ruled(E.pow_(F.total(E.pow_(size, p), axes), 1.0 / p), (size if x.dtype.is_complex else x,), _slope(p))
+
+
+def _square(x: E.Expr) -> E.Expr:
+    """|x| squared. A complex number with an infinite part is infinite, its other part may be no number."""
+    square = F.squared_size(x)
+    if not x.dtype.is_complex:
+        return square
+    re, im = E.real(x), E.imag(x)
+    endless = (abs(re) == float("inf")) | (abs(im) == float("inf"))
+    return F.ruled(E.where(endless, E.const(float("inf"), square.dtype), square), (re, im), _parts)
+
+
+def _parts(g: E.Expr, square: E.Expr, re: E.Expr, im: E.Expr) -> tuple[E.Expr, E.Expr]:
+    twice = g * 2.0
+    return twice * re, twice * im
 
 
 @lru_cache

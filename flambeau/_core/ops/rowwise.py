@@ -37,9 +37,10 @@ class Formula:
     leaves: the operands.  outs: the results; axes: which those vary along.  saves: values a gradient may use, and which result of the operation each is (None:
     none, it is stored besides).  base, stored: the operation's own results, before they are rounded, and the types they are stored
     in.  level: how often it was differentiated.  body: `outs` with the saved values in their place, for a gradient.
+    there: of a gradient, which of its results there are: what does not depend on a leaf, as a count of numbers that are not 0, gives it none.
     """
 
-    __slots__ = ("leaves", "outs", "axes", "saves", "base", "stored", "level", "body", "indexed", "derivatives")
+    __slots__ = ("leaves", "outs", "axes", "saves", "base", "stored", "level", "body", "indexed", "derivatives", "there")
 
     def __init__(self, leaves: tuple[Expr, ...], outs: tuple[Expr, ...], axes: tuple[str, ...], saves: tuple[tuple[Expr, int | None], ...],
                  base: tuple[Expr, ...], stored: tuple[dtype, ...], level: int = 0) -> None:
@@ -47,6 +48,7 @@ class Formula:
         self.body = E.rebuild(outs, {e: self._at_hand(k) for k, (e, _) in enumerate(saves)}.get) if level else outs
         self.indexed = any(e.op == "index" for e in E.walk(self.body))
         self.derivatives: dict[Any, Formula] = {}
+        self.there = (True,) * len(outs)
 
     def derive(self, needs: tuple[bool, ...], given: tuple[bool, ...]) -> Formula:
         """The gradients of the leaves in `needs` from those of the results in `given`."""
@@ -61,6 +63,7 @@ class Formula:
             outs = tuple(E.const(0, w.dtype) if e is None else e for w, e in zip(wanted, short, strict=True))
             found = self.derivatives[key] = Formula((*[g for g in ups if g is not None], *self.leaves), outs, tuple(w.value[1] for w in wanted),
                                                     self.saves, self.base, self.stored, self.level + 1)
+            found.there = tuple(e is not None for e in raw)
         return found
 
     def _at_hand(self, k: int) -> Expr:
@@ -198,6 +201,8 @@ def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> Any:
     rec, held, versions, numbers = node[tape.SAVED]
     bound, needs = rec.bound, rec.needs
     derived = bound.derived(needs, tuple([g is not None for g in gs]))
+    if not bound.formula.level and True not in derived.formula.there:  # gradients of gradients are zeros then, as PyTorch's
+        return (None,) * len(needs)
     ups = [g for g in gs if g is not None]
     operands: list[Any] = [*ups, *[None] * len(derived.formula.names()[len(ups):])]
     for slot, t, version in zip(rec.slots, held, versions, strict=True):

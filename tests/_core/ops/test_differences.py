@@ -24,6 +24,14 @@ def test_diff(n, dim):
                                    np.diff(a, n, dim, more, more))
 
 
+def test_differences_of_nothing_are_it_itself():
+    for shape, dim in (((0,), 0), ((2, 0), 1)):
+        x = fb.ones(*shape, requires_grad=True)
+        assert fb.diff(x, 3, dim) is x
+    assert fb.diff(fb.ones(0, 2, requires_grad=True), dim=1).grad_fn is not None
+    assert fb.diff(fb.ones(2, 2), 5, 1).shape == (2, 0)
+
+
 def test_diff_of_truths_and_failures():
     assert fb.diff(fb.tensor([True, False, False])).tolist() == [True, False]
     assert fb.diff(fb.tensor([3, 1, 8])).tolist() == [-2, 7]

@@ -81,3 +81,32 @@ def test_condition_of_singular_matrices():
 def test_gradients(dtype, order, make, regular, differentiable):
     differentiable(lambda x: fb.linalg.matrix_norm(x, order), make((2, 3, 4), dtype))
     differentiable(lambda x: fb.linalg.cond(x, order), regular((3, 3), dtype), second=False)
+
+
+@pytest.mark.parametrize("of", [fb.norm, fb.linalg.vector_norm, fb.linalg.norm])
+@pytest.mark.parametrize("dtype", [fb.complex64, fb.complex128])
+def test_a_complex_number_with_an_infinite_part_is_infinite(of, dtype):
+    inf, nan = float("inf"), float("nan")
+    for z in (complex(inf, nan), complex(nan, -inf), complex(inf, inf), complex(-inf, 1)):
+        for rest in ([], [1j, 2]):
+            assert of(fb.tensor([z, *rest], dtype=dtype)).item() == inf
+    assert np.isnan(of(fb.tensor([complex(1, nan), 1], dtype=dtype)).item())
+    x = fb.tensor([3 + 4j, complex(inf, nan)], dtype=dtype, requires_grad=True)
+    fb.linalg.vector_norm(x[:1]).backward()
+    np.testing.assert_allclose(x.grad.numpy(), [0.6 + 0.8j, 0], rtol=1e-6)
+
+
+def test_a_count_has_no_gradient():
+    for dtype in (fb.float32, fb.complex64):
+        for dim in (None, 0):
+            for _ in range(5):  # calls that are learned give none either
+                x = fb.tensor([0.0, 1, -2], dtype=dtype, requires_grad=True)
+                y = fb.linalg.vector_norm(x, 0, dim)
+                y.backward()
+                assert y.item() == 2 and x.grad is None
+    x = fb.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        fb.autograd.grad(fb.norm(x, 0), x)
+    assert fb.autograd.grad(fb.norm(x, 0) * x.sum(), x)[0].tolist() == [3, 3, 3]
+    first, = fb.autograd.grad(fb.norm(x, 1), x, create_graph=True)
+    assert fb.autograd.grad(first.sum(), x)[0].tolist() == [0, 0, 0]
