@@ -1,10 +1,12 @@
-"""Forks, capsules and exits beside threads, many times over, at moments that are drawn: does a process hang or crash?
+"""Forks, capsules, exits and first calls beside threads, many times over, at moments that are drawn: does a process hang or crash, or give wrong values?
 
-    python tools/races.py [--rounds 300] [--seed N] [--only fork,dlpack,exit]
+    python tools/races.py [--rounds 300] [--seed N] [--only fork,dlpack,exit,values,cuda]
 
 fork     a thread is in its first operations, where modules are imported and kernels compiled, when the process forks; the child does the same.
 dlpack   threads take one capsule at once: one gets the memory, the others are refused.
 exit     the interpreter ends while daemon threads launch, allocate and compile.
+values   threads call public operations, and pass backward through them, for the first time at once, with kernels made anew; each result is that of one
+         thread which has nothing learned, to the bit.  cuda: the same on a simulated GPU.
 
 Each round is a process of its own, forked before the first operation, so that all is new in it.  The seed is printed; a round that fails is named by its
 number, and `--from K --rounds 1` with that seed runs it again.
@@ -15,16 +17,29 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
+import pickle
 import random
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import flambeau as torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks" / "ops"))
+import ops_lines
+import ops_timing
+import ops_values
+
 LIMIT = 60.0  # seconds of a round
+# what gives other values at each call, or unwritten memory
+OTHERS = ("rand", "drop", "normal", "poisson", "bernoulli", "multinomial", "exponential", "cauchy", "geometric", "uniform", "gumbel", "rrelu", "gamma",
+          "dirichlet", "seed", "pca", "svd_lowrank", "lobpcg", "binomial", "fractional", "empty", "data_ptr", "Tensor.new")
 
 
 def _work(rng: random.Random) -> None:
@@ -105,7 +120,83 @@ def leave(rng: random.Random) -> None:
     raise SystemExit(0)
 
 
-ROUNDS: dict[str, Callable[[random.Random], None]] = {"fork": fork, "dlpack": dlpack, "exit": leave}
+def _bits(x: Any) -> Any:
+    """A result as what can be compared exactly."""
+    if isinstance(x, torch.Tensor):
+        if x.layout is not torch.strided:
+            return str(x.layout), _bits(x.to_dense())
+        x = x.detach().resolve_conj().cpu()
+        return str(x.dtype), tuple(x.shape), x.numpy().tobytes() if x.dtype is not torch.bfloat16 else repr(x.tolist())
+    if isinstance(x, (tuple, list)):
+        return [_bits(y) for y in x]
+    return repr(x) if isinstance(x, (int, float, complex, str, bool, type(None))) else type(x).__name__
+
+
+def _call(line: ops_lines.Line, gradient: Any, n: int) -> Any:
+    """The bits of a line's results and of what it writes, or of its results and gradients, in a size; or its error."""
+    letters = {"m": n, "B": 2, "C": 4 + n % 3, "K": 5, "L": n + 4, "H": n + 6, "D": n, "b": 2, "h": 3, "t": n, "d": 6, "e": n + 1, "s": 3, "w": n,
+               "T": n + 8, "V": n, "S": 8 * n}
+    try:
+        values = ops_values.Values(torch, ops_values.SMALL._replace(n=n, sizes=letters))
+        made = ops_timing._call(torch, line, values, () if gradient is None else gradient.inputs)
+        if gradient is None:
+            return _bits(made), [_bits(values[name]) for name in ops_timing.written(line)]
+        outs = dict(ops_timing._outputs(torch.Tensor, made))
+        results = [outs[at] for at in gradient.outputs]
+        torch.autograd.backward(results, [torch.ones_like(t) for t in results])
+        return _bits(results), [_bits(values[name].grad) for name in gradient.inputs]
+    except Exception as error:
+        return type(error).__name__, str(error)
+
+
+def _gradients(lines: list[ops_lines.Line]) -> list[Any]:
+    """What of each line can be differentiated, found by a child, so that all stays new here."""
+    end, begin = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with open(begin, "wb") as f:
+            f.write(pickle.dumps([ops_timing.gradient_of(torch, line) for line in lines]))
+        os._exit(0)
+    os.close(begin)
+    with open(end, "rb") as f:
+        found: list[Any] = pickle.loads(f.read())
+    os.waitpid(pid, 0)
+    return found
+
+
+def values(rng: random.Random, device: str = "cpu") -> None:
+    from flambeau._core.engine import learning
+    from flambeau._core.runtime import caches
+    os.environ["FLAMBEAU_CACHE_DIR"] = kernels = tempfile.mkdtemp()
+    few = rng.sample([line for line in ops_lines.all_lines(torch)[0] if not any(part in line.name for part in OTHERS)], 14)
+    work: list[tuple[ops_lines.Line, Any]] = [(line, None) for line in few] + [(line, g) for line, g in zip(few, _gradients(few), strict=True) if g is not None]
+    jobs = [(i, n) for i in range(len(work)) for n in rng.sample(range(4, 14), 3)] * 6
+    found: list[tuple[int, int, Any]] = []
+    sys.setswitchinterval(rng.choice((5e-3, 5e-4, 5e-5)))
+
+    def run(seed: float) -> None:
+        torch.set_default_device(device)
+        mine = list(jobs)
+        random.Random(seed).shuffle(mine)
+        found.extend([(i, n, _call(*work[i], n)) for i, n in mine])
+    with torch.simulate(gpus=1):
+        threads = [threading.Thread(target=run, args=(rng.random(),)) for _ in range(3)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        learning.on = False
+        caches.forget()
+        torch.set_default_device(device)
+        want = {(i, n): _call(*work[i], n) for i, n in jobs}
+    shutil.rmtree(kernels)
+    wrong = sorted({(work[i][0].name, "backward" if work[i][1] else "forward", n) for i, n, bits in found if bits != want[i, n]})
+    if wrong or len(found) < 3 * len(jobs):
+        raise SystemExit(f"other values of {wrong}; {len(found)} of {3 * len(jobs)} calls came back")
+
+
+ROUNDS: dict[str, Callable[[random.Random], None]] = {
+    "fork": fork, "dlpack": dlpack, "exit": leave, "values": values, "cuda": lambda rng: values(rng, "cuda")}
 
 
 def main() -> int:

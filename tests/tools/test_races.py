@@ -18,9 +18,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 def test_a_few_rounds() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "tools" / "races.py"), "--rounds", "3", "--seed", "1"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, str(ROOT / "tools" / "races.py"), "--rounds", "5", "--seed", "1"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
-    assert done.returncode == 0 and done.stdout == "races: seed 1\nraces: 3 rounds, 0 failed\n", done
+    assert done.returncode == 0 and done.stdout == "races: seed 1\nraces: 5 rounds, 0 failed\n", done
 
 
 @pytest.mark.parametrize(("program", "said"), [
