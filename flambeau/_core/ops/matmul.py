@@ -342,7 +342,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:  # noqa: A002
 
 
 # ------------------------------------------------------------------------------------------------------- sums of products
-def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Callable[[Tensor, Tensor], None] = lambda a, b: None,
+def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Callable[[Tensor, Tensor, Tensor], None],
            matrices: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> Any:
     """The sum of a base and a product, and its form in place.  shapes: looks at what comes before the types; matrices: the matrices or batches that
     `product` multiplies, where it is one product."""
@@ -355,7 +355,7 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Calla
 
     def compute(base: Tensor, first: Tensor, second: Tensor, beta: Any, alpha: Any) -> Tensor:
         same_device(name, base, first, second)
-        shapes(first, second)
+        shapes(base, first, second)
         for t in (first, second):
             if t.meta.dtype is not base.meta.dtype:
                 raise RuntimeError(f"expected {name} operands to have the same dtype, but got: {_type_name(base)}, {_type_name(first)} and "
@@ -383,10 +383,31 @@ def _added(name: str, product: Callable[[Tensor, Tensor], Tensor], shapes: Calla
     return compute, inplace
 
 
-def _has_axes(a: Tensor, b: Tensor) -> None:
-    """Raises IndexError where an axis of the result of `bmm` is missing."""
-    for t, axis in ((a, 0), (a, 1), (b, 2)):
+def _has_axes(*needed: tuple[Tensor, int]) -> None:
+    """Raises IndexError where an axis is missing that the result has."""
+    for t, axis in needed:
         layout.wrap_dim(axis, len(t.meta.shape), False)
+
+
+def _are_matrices(base: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    for name, t in (("self", base), ("mat1", mat1)):
+        if t.meta.dtype is not mat2.meta.dtype:
+            raise RuntimeError(f"{name} and mat2 must have the same dtype, but got {dtypes.title(t.meta.dtype)} and {dtypes.title(mat2.meta.dtype)}")
+    for name, t in (("mat1", mat1), ("mat2", mat2)):
+        if len(t.meta.shape) != 2:
+            raise RuntimeError(f"{name} must be a matrix, got {len(t.meta.shape)}-D tensor")
+
+
+def _matrix_and_vectors(base: Tensor, mat: Tensor, vec: Tensor) -> None:
+    axes = len(base.meta.shape), len(mat.meta.shape), len(vec.meta.shape)
+    if axes[0] > 1 or axes[1:] != (2, 1):
+        raise RuntimeError(f"vector + matrix @ vector expected, got {axes[0]}, {axes[1]}, {axes[2]}")
+
+
+def _two_vectors(base: Tensor, vec1: Tensor, vec2: Tensor) -> None:
+    for name, t in (("vec1", vec1), ("vec2", vec2)):
+        if len(t.meta.shape) != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {len(t.meta.shape)}-D")
 
 
 def _onto(name: str, base: Tensor, a: Tensor, b: Tensor) -> Tensor | None:
@@ -419,10 +440,11 @@ def _side_by_side(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.permute(1, 0, 2).reshape(n, p * m), b.reshape(p * m, b.meta.shape[2])
 
 
-_addmm, _addmm_ = _added("addmm", _mm, matrices=lambda a, b: (a, b))
-_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b), _has_axes, matrices=lambda a, b: _batches(a, b))
-_addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b))
-_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0), matrices=_side_by_side)
+_addmm, _addmm_ = _added("addmm", _mm, _are_matrices, matrices=lambda a, b: (a, b))
+_baddbmm, _baddbmm_ = _added("baddbmm", lambda a, b: bmm(a, b), lambda base, a, b: _has_axes((a, 0), (a, 1), (b, 2)),
+                                matrices=lambda a, b: _batches(a, b))
+_addmv, _addmv_ = _added("addmv", lambda a, b: mv(a, b), _matrix_and_vectors)
+_addbmm, _addbmm_ = _added("addbmm", lambda a, b: bmm(a, b).sum(0), lambda base, a, b: _has_axes((a, 1), (b, 2)), matrices=_side_by_side)
 
 
 @op(out=True, inplace=_addmm_, autocast="lower", batch="product and sum")
@@ -446,7 +468,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return made
 
 
-_addr, _ = _added("addr", lambda a, b: outer(a, b))
+_addr, _ = _added("addr", lambda a, b: outer(a, b), _two_vectors)
 
 
 def _addr_inplace(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:

@@ -70,7 +70,8 @@ def test_sums_of_products_of_mixed_types(types):
     base, left, right = (fb.ones(2, 2, dtype=getattr(fb, name)) for name in types)
     for name, call in {"addmm": lambda: base.addmm(left, right), "addmv": lambda: base[0].addmv(left, right[0]),
                        "baddbmm": lambda: base[None].baddbmm(left[None], right[None]), "addbmm": lambda: base.addbmm(left[None], right[None])}.items():
-        with pytest.raises(RuntimeError, match=f"{name} operands to have the same dtype, but got: .*, .* and "):
+        words = "^(self|mat1) and mat2 must have the same dtype, but got (Float|BFloat16) and (Float|BFloat16|Long)$"
+        with pytest.raises(RuntimeError, match=words if name == "addmm" else f"{name} operands to have the same dtype, but got: .*, .* and "):
             call()
 
 
@@ -140,3 +141,28 @@ def test_products_of_nothing_ask_for_no_type():
     assert fb.tensordot(row, row, 0).shape == (1, 0, 1, 0)
     with pytest.raises(NotImplementedError, match="Bool"):
         fb.ones(1, 2, dtype=fb.bool) @ fb.ones(2, 1, dtype=fb.bool)
+
+
+@pytest.mark.parametrize("dtype", [fb.float32, fb.float16, fb.complex64])
+def test_sums_of_products_name_what_is_no_matrix(dtype) -> None:
+    def ones(*shape, of=dtype):
+        return fb.ones(*shape, dtype=of)
+    for wrong in ((), (2,), (2, 2, 2)):
+        with pytest.raises(RuntimeError, match=f"^mat1 must be a matrix, got {len(wrong)}-D tensor"):
+            fb.addmm(ones(2, 2), ones(*wrong), ones(2, 2))
+        with pytest.raises(RuntimeError, match=f"^mat2 must be a matrix, got {len(wrong)}-D tensor"):
+            ones(2, 2).addmm_(ones(2, 2), ones(*wrong))
+    for base, mat, vec in (((2, 2), (2, 2), (2,)), ((2,), (2,), (2,)), ((2,), (2, 2), ())):
+        with pytest.raises(RuntimeError, match=f"vector . matrix @ vector expected, got {len(base)}, {len(mat)}, {len(vec)}"):
+            fb.addmv(ones(*base), ones(*mat), ones(*vec))
+    for one, two, words in (((), (2,), "vec1, but got 0-D"), ((2,), (2, 2), "vec2, but got 2-D")):
+        with pytest.raises(RuntimeError, match=f"addr: Expected 1-D argument {words}"):
+            fb.addr(ones(2, 2), ones(*one), ones(*two))
+    with pytest.raises(IndexError, match="Dimension specified as 1 but tensor has no dimensions"):
+        fb.addbmm(ones(2, 2), ones(), ones(2, 2, 2))
+    with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-2, 1\], but got 2\)"):
+        fb.addbmm(ones(2, 2), ones(2, 2), ones(2, 2))
+    with pytest.raises(RuntimeError, match="self and mat2 must have the same dtype, but got Double and"):
+        fb.addmm(ones(2, 2, of=fb.float64), ones(2), ones(2))
+    with pytest.raises(RuntimeError, match="mat1 and mat2 must have the same dtype, but got Double and"):
+        fb.addmm(ones(2, 2), ones(2, 2, of=fb.float64), ones(2, 2))
