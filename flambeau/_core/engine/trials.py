@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import warnings
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .. import layout
 from ..runtime import capture, versions
@@ -21,23 +22,20 @@ refused: dict[str, str] = {}  # the last reason for which a call was not learned
 
 
 def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
-    """What `work` gives; None, and the reason in `refused`, where it raises or warns."""
+    """What `work` gives; None, and the reason in `refused`, where it raises, or NumPy would warn.  Our own warnings are a capture's (`capture.Warned`).
+    Nobody's filters are changed meanwhile: they are the process's, and other threads warn, or learn, at the same time."""
     collects = gc.isenabled()
     gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
-        with versions.tracked(), warnings.catch_warnings(record=True) as said:  # a replay is another call's too, outside inference mode
-            warnings.simplefilter("always")
-            found = work()
+        told = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
+        with versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
+            return work()
     except (capture.Unrepeatable, Exception) as error:
         refused[name] = f"{type(error).__name__}: {error}"
         return None
     finally:
         if collects:
             gc.enable()
-    if said:
-        refused[name] = "it warns"
-        return None
-    return found
 
 
 def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False) -> tuple[capture.Capture, Any]:
