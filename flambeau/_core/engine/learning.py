@@ -199,10 +199,10 @@ class Learner:
 
     def note(self, values: Values) -> None:
         """A call that was made without a learned plan."""
-        renewed, default = caches.renewed, dtypes._default.dtype
-        if len(learned) >= _MOST_PLANS or not self._may() or (shown := caches.plain(self.env, "plans", "seen")) is None:
+        renewed, epoch, default = caches.renewed, caches.epoch, dtypes._default.dtype
+        plans, seen = self.env["plans"], self.env["seen"]
+        if len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:  # those are the plain world's
             return
-        plans, seen = shown
         try:
             key = self.key(values)
             if key is None or (self.operation.planned and not all(x is None or isinstance(x, Tensor) for x in [values[i] for i in self.passed])):
@@ -259,13 +259,12 @@ class Learner:
             nonlocal count
             made = run(*given)
             count += 1
-            if count < AFTER << len(learned) // _DOUBLES or len(learned) >= _MOST_PLANS or not self._may():
+            renewed, epoch, default, plans = caches.renewed, caches.epoch, dtypes._default.dtype, self.env["plans"]
+            if count < AFTER << len(learned) // _DOUBLES or len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:
                 return made
-            renewed, default, values = caches.renewed, dtypes._default.dtype, call.filled(given)
-            shown = caches.plain(self.env, "plans")
-            found = None if shown is None else attempt(self.operation, values, self.passed)
-            if shown is not None and default is dtypes._default.dtype:
-                caches.put(renewed, shown[0], key, run if found is None else found)
+            found = attempt(self.operation, call.filled(given), self.passed)
+            if default is dtypes._default.dtype:
+                caches.put(renewed, plans, key, run if found is None else found)
                 if found is not None:
                     learned.append(self.operation.name)
             return made

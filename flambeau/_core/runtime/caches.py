@@ -52,12 +52,6 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     return made
 
 
-def _keep(cached: dict[Any, Any], key: Any, plan: Any, most: int | None = None) -> None:
-    if len(cached) >= (most or MOST):
-        cached.clear()
-    cached[key] = plan
-
-
 def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any, most: int | None = None) -> None:
     """Puts a plan into a cache, which starts over when `most` (`MOST`) are in it.
 
@@ -66,21 +60,19 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any, most: in
     """
     with _lock:
         if epoch == since:
-            _keep(cached, key, plan, most)
-
-
-def plain(space: dict[str, Any], *names: str) -> tuple[dict[Any, Any], ...] | None:
-    """The plain world's dictionaries of these caches; None while the other one is shown."""
-    with _lock:
-        return tuple([space[name] for name in names]) if world == PLAIN else None
+            if len(cached) >= (most or MOST):
+                cached.clear()
+            cached[key] = plan
 
 
 def put(renewals: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
-    """Puts what binds nothing but the plain world's launches into one of its caches (`plain`), unless all were emptied since they had been so often
+    """Puts what binds nothing but the plain world's launches into one of its dictionaries, unless all were emptied since they had been so often
     (`renewed`)."""
     with _lock:
         if renewed == renewals:
-            _keep(cached, key, plan)
+            if len(cached) >= MOST:
+                cached.clear()
+            cached[key] = plan
 
 
 def replace(cached: dict[Any, Any], key: Any, since: int, old: Any, plan: Any) -> None:
@@ -109,9 +101,9 @@ def kept(f: F) -> F:
             return f(*args)
         with versions.tracked():  # it outlives inference mode
             made = f(*args)
-        with _lock:
+        with _lock:  # which is re-entrant
             if epoch == since:
-                _keep(_kept["plans"].setdefault(number, {}), args, made)
+                keep_since(since, _kept["plans"].setdefault(number, {}), args, made)
         return made
     return find  # type: ignore[return-value]
 

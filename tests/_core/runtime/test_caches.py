@@ -222,11 +222,9 @@ def test_kept_functions_have_one_place_together(space: dict[str, Any]) -> None:
     assert first([2]) == ["first", [2]] and first([2]) == ["first", [2]] and len(calls) == 7  # what has no hash is kept by nobody
 
 
-def test_the_plain_dictionaries_are_had_while_they_are_shown(space: dict[str, Any]) -> None:
+def test_what_binds_for_the_plain_world_is_put_there_whichever_is_shown(space: dict[str, Any]) -> None:
     plain = caches.cache(space, "plans")
-    assert caches.plain(space, "plans") == (plain,)
     caches.enter(caches.OBSERVED)
-    assert caches.plain(space, "plans") is None
     caches.put(caches.renewed, plain, "key", "plan")
     caches.put(caches.renewed - 1, plain, "late", "plan")  # all were emptied meanwhile
     assert plain == {"key": "plan"}
