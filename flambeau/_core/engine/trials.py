@@ -27,7 +27,7 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
     collects = gc.isenabled()
     gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
-        told = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
+        told: Any = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
         with versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
             return work()
     except (capture.Unrepeatable, Exception) as error:
