@@ -258,9 +258,8 @@ class Rowwise:
                 made: list[Tensor] = hooks.carry_duals(lambda *given: self(given, numbers, where, consts, result), operands)
                 return made
             same_device(self.name, *operands)
-            since, found = caches.epoch, general.made(_kinds, (self, where, general.Whole(consts), *key[3:]), general.SMALL, _bound)
-            caches.keep_since(since, _calls, key, found)
-            known = found
+            since, known = caches.epoch, general.made(_kinds, (self, where, general.Whole(consts), *key[3:]), general.SMALL, _bound)
+            caches.keep_since(since, _calls, key, known)
         bound, plan = known
         given: Any = [t for t in operands if t is not None] if bound.holes else operands
         outs: list[Tensor] = plan.run(given, numbers)

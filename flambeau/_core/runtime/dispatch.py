@@ -103,33 +103,24 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
 
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
     """
-    if caches.world == caches.PLAIN:
-        return direct(dev, prepared)
-    if dev.type == "cpu":
-        entry = CPU.direct(0, prepared, None)
+    launch = direct(dev, prepared)
+    if caches.world == caches.PLAIN or dev.type == "meta":
+        return launch
+    if dev.type == "cuda":
+        from . import gpus
+        current_stream: Callable[[device], Any] = gpus.current_stream
+    else:
+        current_stream = _nothing
 
-        def observed(*args: Any) -> Any:
-            after = [callback(dev, None, prepared, args) for callback in _launch_observers]
-            result = entry(*args)
-            for done in after:
-                if done is not None:
-                    done()
-            return result
-        return observed
-    if dev.type == "meta":
-        return _nothing
-    from . import gpus
-    launch = gpus.launcher(dev, prepared)
-
-    def observed_launch(*args: Any) -> Any:
-        stream = gpus.current_stream(dev)
+    def observed(*args: Any) -> Any:
+        stream = current_stream(dev)
         after = [callback(dev, stream, prepared, args) for callback in _launch_observers]
         result = launch(*args)
         for done in after:
             if done is not None:
                 done()
         return result
-    return observed_launch
+    return observed
 
 
 def direct(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
@@ -143,7 +134,7 @@ def direct(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
 
 
 def _nothing(*args: Any) -> None:
-    """Carries out any launch on the meta device."""
+    """Carries out any launch on the meta device; the stream of a device that has none."""
 
 
 def find(dev: device, spec: Spec) -> PreparedLaunch | None:
