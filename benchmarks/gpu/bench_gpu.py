@@ -261,7 +261,8 @@ class Bench:
         self.took: list[dict[str, Any]] = [{} for _ in self.lines]
         self.about, self.none = "", ""
         self.bounds: dict[str, float] = {}
-        self.first = self.lost = self.shown = 0
+        self.first = self.shown = options.first
+        self.lost = 0
         self.over = False
 
     def one_child(self) -> None:
@@ -404,7 +405,7 @@ def main() -> int:
     parser.add_argument("--against", default="torch", help="the module in PyTorch's place, for trying this out")
     parser.add_argument("--plant", default="", help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, default=0, help="the number of the line to begin with (0)")
     parser.add_argument("--bounds", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.child:

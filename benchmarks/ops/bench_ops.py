@@ -1,6 +1,6 @@
 """Every public operation beside PyTorch, worst first.
 
-    python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--only PATTERN] [--worst N]
+    python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--device cuda] [--only PATTERN] [--worst N]
                                        [--grad | --no-grad] [--every N] [--seconds S] [--json FILE] [--compare OLD.json]
     python benchmarks/ops/bench_ops.py --profile NAME
     python benchmarks/ops/bench_ops.py --page docs/speed.md [FIGURES.json ...]
@@ -34,7 +34,7 @@ if __name__ == "__main__":  # before NumPy and PyTorch are imported, which read 
     os.environ.pop("OPENBLAS_CORETYPE", None)  # which halves OpenBLAS where it is set to an older CPU
 
 from ops_lines import Line, all_lines  # noqa: E402
-from ops_timing import Failed, Gradient, entered, gradient_of, measure, prepare  # noqa: E402
+from ops_timing import Failed, Gradient, entered, gradient_of, measure, on_device, prepare  # noqa: E402
 from ops_values import CASES, Case  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case) ->
     try:
         for lib in libs:
             lib.set_grad_enabled(gradient is not None)
-        seconds, calls = measure(works), len(entered(works[-1]))
+        seconds, calls = measure(works, case), len(entered(works[-1]))
     except Exception as error:
         return {"why": f"{type(error).__name__}: {str(error)[:160]}"}
     finally:
@@ -76,20 +76,24 @@ def run(chosen: argparse.Namespace, case: Case) -> Result:
     """All chosen lines, by "name, mode"."""
     libs = sides(case, chosen.alone)
     lines, reasons = all_lines(libs[-1], None if chosen.alone else libs[0])
-    figures: Result = {"case": case.name, "dtype": case.dtype, "threads": case.threads, "lines": {}, "not timed": {} if chosen.only else reasons,
+    figures: Result = {"case": case.name, "dtype": case.dtype, "device": case.device, "threads": case.threads, "lines": {},
+                       "not timed": {} if chosen.only else reasons,
                        "without a gradient": []}
     gc.collect()
     gc.freeze()  # so that a collection between lines is quick
-    figures["of"], started = len(lines), time.process_time()
+    clock = time.process_time if case.device == "cpu" else time.perf_counter
+    figures["of"], started = len(lines), clock()
     # with `every` each family has its share; a run that ends early has seen lines from everywhere
     order = sorted(lines, key=lambda line: (line.family, line.name))[::chosen.every] if chosen.every > 1 else lines
     if chosen.seconds:
         random.Random(0).shuffle(order)
     for done, line in enumerate(order):
-        if chosen.seconds and time.process_time() - started > chosen.seconds:
+        if chosen.seconds and clock() - started > chosen.seconds:
             break
         if not re.search(chosen.only, f"{line.name} [{line.family}]", re.IGNORECASE):
             continue
+        if case.device != "cpu" and not on_device(line, libs[-1], case):
+            continue  # a factory: it is the CPU's
         if line.name in case.skips:
             figures["not timed"][line.name] = "takes too long, or too much memory, at this size"
             continue
@@ -203,6 +207,7 @@ def main() -> int:
     options.add_argument("--small", dest="size", action="store_const", const="small", help="--size small")
     options.add_argument("--threads", type=int, default=1, metavar="N", help="how many threads work (1)")
     options.add_argument("--dtype", default="float32", help="the type of real numbers (float32)")
+    options.add_argument("--device", default="cpu", help="where the values lie; a GPU's time is the clock's until it is done (cpu)")
     options.add_argument("--only", metavar="PATTERN", default="", help='lines whose "name [family]" this regular expression finds')
     options.add_argument("--worst", type=int, default=0, metavar="N", help="show that many lines, not all")
     options.add_argument("--grad", action=argparse.BooleanOptionalAction, default=None, help="only with, or only without, the backward pass")
@@ -214,7 +219,7 @@ def main() -> int:
     options.add_argument("--page", metavar="FILE", nargs="+", help="write that page from all runs it has, or from the figures of runs that are named behind it")
     options.add_argument("--profile", metavar="NAME", help="where the time of our call goes, for one line; with --grad, its backward too")
     chosen = options.parse_args()
-    case = CASES[chosen.size]._replace(threads=chosen.threads, dtype=chosen.dtype)
+    case = CASES[chosen.size]._replace(threads=chosen.threads, dtype=chosen.dtype, device=chosen.device)
     if chosen.page:
         from ops_page import write
         write(Path(chosen.page[0]), chosen.page[1:], Path(__file__).resolve())

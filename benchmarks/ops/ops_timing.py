@@ -14,6 +14,7 @@ from ops_values import SMALL, VALUES, Case, Values
 
 BLOCK_SECONDS = 0.0006  # of calls without a look at the clock
 BLOCKS, MEDIANS = 5, 5  # a median is of so many blocks; the least of so many medians counts
+DEVICE_BLOCK = 0.003  # that of a GPU, which ends with a wait for it
 WARM = 5  # calls before each block
 LONG, SLOW = 0.001, 0.02  # seconds a call beyond which fewer, or few, are made
 Block = Callable[[int], float]
@@ -129,7 +130,7 @@ def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL)
         given = [values[n] for n in used(line)]
         kept = [(values[n], values[n].clone()) for n in written(line)] if gradient is None else []
         call = find(lib, line.path) if line.path else None
-        clock = time.process_time if case.threads == 1 else time.perf_counter
+        clock = _when_done(lib) if case.device != "cpu" else time.process_time if case.threads == 1 else time.perf_counter
 
         def block(count: int) -> float:
             seconds: float = scope["block"](count, clock, itertools.repeat, call, lib.autograd.backward, ones, *given)
@@ -149,6 +150,20 @@ def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL)
         text = str(error).strip().splitlines()
         raise Failed(f"{type(error).__name__}: {text[0][:160] if text else ''}") from error
     return Work(block, restore)
+
+
+def _when_done(lib: Any) -> Callable[[], float]:
+    """The clock, once the GPU has done all it was given."""
+    def clock() -> float:
+        lib.cuda.synchronize()
+        return time.perf_counter()
+    return clock
+
+
+def on_device(line: Line, lib: Any, case: Case) -> bool:
+    """Whether it has a value on the case's device."""
+    values = Values(lib, case)
+    return any(isinstance(values[n], lib.Tensor) for n in used(line) if not (n == "torch"))
 
 
 def entered(work: Work) -> list[str]:
@@ -176,22 +191,22 @@ def timed(work: Work, count: int) -> float:
     return seconds
 
 
-def repeats(work: Work) -> int:
+def repeats(work: Work, block: float = BLOCK_SECONDS) -> int:
     """How many calls fill a block; the quickest of three blocks says so, as one may meet a busy machine."""
     count = 1
     while True:
         seconds = min(timed(work, count) for _ in range(3))
-        if seconds >= BLOCK_SECONDS:
+        if seconds >= block:
             return count
-        count *= 2 if seconds < BLOCK_SECONDS / 4 else max(1, round(BLOCK_SECONDS / seconds)) + 1
+        count *= 2 if seconds < block / 4 else max(1, round(block / seconds)) + 1
 
 
-def measure(works: list[Work]) -> list[float]:
+def measure(works: list[Work], case: Case = SMALL) -> list[float]:
     """Seconds a call of each: the least of a few medians of short blocks, in which the works take turns."""
-    counts = [repeats(w) for w in works]
+    counts = [repeats(w, BLOCK_SECONDS if case.device == "cpu" else DEVICE_BLOCK) for w in works]
     least = [float("inf")] * len(works)
     longest = max(timed(w, 1) for w in works)
-    for _ in range(1 if longest > SLOW else 2 if longest > LONG else MEDIANS):
+    for _ in range(1 if longest > SLOW or case.device != "cpu" else 2 if longest > LONG else MEDIANS):
         samples: list[list[float]] = [[] for _ in works]
         for _ in range(3 if longest > LONG else BLOCKS):
             for work, count, column in zip(works, counts, samples, strict=True):

@@ -19,7 +19,8 @@ Make = Callable[["Values"], Any]
 class Case(NamedTuple):
     """What a run measures: the sizes of its values, their type and how many threads work.
 
-    n: of x, y, z and most others.  sizes: the letters in shapes below; m: of matrices to factorize and of nested lists.  skips: lines that
+    n: of x, y, z and most others.  sizes: the letters in shapes below; m: of matrices to factorize and of nested lists.  device: where they lie.
+    skips: lines that
     would take minutes or all memory, as their work or their result grows with a higher power of n.
     """
 
@@ -28,6 +29,7 @@ class Case(NamedTuple):
     sizes: dict[str, int]
     dtype: str = "float32"
     threads: int = 1
+    device: str = "cpu"
     skips: frozenset[str] = frozenset()
 
 
@@ -59,7 +61,7 @@ class Values:
     # ------------------------------------------------------------------------------------------- tensors from numbers
     def tensor(self, array: Array) -> Any:
         """A tensor with memory of its own, in the case's type if its numbers are real."""
-        made = self.lib.from_numpy(np.ascontiguousarray(array)).clone()
+        made = self.lib.from_numpy(np.ascontiguousarray(array)).clone().to(self.case.device)
         return made.to(getattr(self.lib, self.case.dtype)) if array.dtype == np.float64 else made
 
     def uniform(self, *shape: int) -> Any:
@@ -138,7 +140,7 @@ VALUES: dict[str, Make] = {
     "pool3": lambda v: v.lib.nn.functional.max_pool3d(v["volume"], 2, return_indices=True),
     "p1": lambda v: v["pool1"][0], "i1": lambda v: v["pool1"][1], "p2": lambda v: v["pool2"][0], "i2": lambda v: v["pool2"][1],
     "p3": lambda v: v["pool3"][0], "i3": lambda v: v["pool3"][1],
-    "signal": uniform("S"), "window": lambda v: v.lib.hamming_window(v["frame"]), "frame": lambda v: 8 if v.n < 16 else 256,
+    "signal": uniform("S"), "window": lambda v: v.lib.hamming_window(v["frame"], device=v.case.device), "frame": lambda v: 8 if v.n < 16 else 256,
     "spectrum": lambda v: v.complex(v["frame"] // 2 + 1, v.sizes["S"] // v["frame"] * 4 + 1),
     # layers
     **{name: uniform("b", "h", "t", "d") for name in ("q", "k", "heads")},

@@ -1,6 +1,7 @@
 """Matrix products by OpenBLAS, one thread of its own per call, tiles shared out over our pool.
 
-The library is the one the `scipy-openblas64` wheel carries (64-bit integers).  A product is one native launch: a small
+The library is the one the `scipy-openblas64` wheel carries (64-bit integers); without that package NumPy's own copy serves, whose
+products then run on one thread each too.  A product is one native launch: a small
 generated function computes each tile's addresses and calls the library through the pointer in its parameter block.
 """
 
@@ -31,19 +32,21 @@ def library() -> Any:
     if _lib is None:
         with _lock:
             if _lib is None:
-                spec = util.find_spec("scipy_openblas64")
-                if spec is None or spec.origin is None:
-                    raise ImportError("matrix products need the package scipy-openblas64 (pip install scipy-openblas64)")
-                # not imported: the package loads its library for all to see, where the helpers of its LAPACK, which count in 64 bits, take the place
-                # of those of the same name in SciPy's, which count in 32 (float32 sizes of workspaces were then 2^34 and up)
-                folder = os.path.join(os.path.dirname(spec.origin), "lib")
-                found = glob.glob(os.path.join(folder, "libscipy_openblas64_.*"))
-                if not found:
-                    raise ImportError(f"scipy-openblas64 is installed but holds no library in {folder}")
-                lib = ctypes.CDLL(found[0])
+                lib = ctypes.CDLL(_where())
                 lib.scipy_openblas_set_num_threads64_(1)
                 _lib = lib
     return _lib
+
+
+def _where() -> str:
+    """The library's file: of the package, or of NumPy's wheel, which has the same library, where nothing can be installed."""
+    # not imported: the package loads its library for all to see, where the helpers of its LAPACK, which count in 64 bits, take the place
+    # of those of the same name in SciPy's, which count in 32 (float32 sizes of workspaces were then 2^34 and up)
+    for package, folder in (("scipy_openblas64", "lib"), ("numpy", "../numpy.libs")):
+        spec = util.find_spec(package)
+        for found in glob.glob(os.path.join(os.path.dirname(spec.origin), folder, "libscipy_openblas64_*")) if spec is not None and spec.origin else ():
+            return found
+    raise ImportError("matrix products need the package scipy-openblas64 (pip install scipy-openblas64)")
 
 
 def configuration() -> str:
@@ -63,7 +66,7 @@ def address(name: str) -> int:
     found = _functions.get(name)
     if found is None:
         lib = library()
-        full = f"scipy_{name}64_" if name.startswith("cblas") else f"scipy_{name}64_"
+        full = f"scipy_{name}64_"
         found = _functions[name] = ctypes.cast(getattr(lib, full), ctypes.c_void_p).value or 0
     return found
 

@@ -68,3 +68,20 @@ print(sgelsd_lwork(25, 4, 1, -1.0)[0] < 1e6, sgesvd_lwork(25, 4)[0].real < 1e6, 
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert run.stdout.split() == ["True"] * 3, run.stderr
+
+
+def test_numpy_s_own_copy_serves_where_the_package_is_absent() -> None:
+    program = """
+import sys
+sys.modules["scipy_openblas64"] = None
+import numpy as np
+import flambeau as torch
+from flambeau._core.drivers.cpu import blas
+for kind in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+    a = torch.randn(70, 70, dtype=kind) + 70 * torch.eye(70, dtype=kind)
+    print(np.allclose((a @ a).numpy(), a.numpy() @ a.numpy(), rtol=1e-3), np.allclose((a @ a.inverse()).numpy(), np.eye(70), atol=1e-3),
+          np.allclose(torch.linalg.svdvals(a).numpy(), np.linalg.svd(a.numpy())[1], rtol=1e-3), torch.linalg.eigvals(a).shape == (70,))
+print("numpy.libs" in blas._where(), blas.version().startswith("0.3."))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert run.stdout.split() == ["True"] * 18, run.stderr

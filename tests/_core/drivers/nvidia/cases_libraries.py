@@ -166,7 +166,7 @@ def case_algorithms_that_refuse_when_they_are_run() -> None:
             lib.fake_algorithms(7, -1)
             try:
                 made()
-                raise AssertionError("the refusal was not told")
+                raise AssertionError("the failure was not told")
             except RuntimeError as error:
                 assert "it does not support this (status 15)" in str(error), error
             lib.fake_algorithms(0, -1)

@@ -116,7 +116,8 @@ def case_what_is_not_alike() -> None:
     import flambeau as torch
     base = torch.ones(8, device="cuda")
     odd = [torch.nn.Parameter(base[:4]), torch.nn.Parameter(base[4:])]
-    mixed = [torch.nn.Parameter(torch.ones(3, device=d).to(t)) for d in ("cpu", "cuda:0", "cuda:1") for t in (torch.float32, torch.float64, torch.bfloat16)]
+    places = ("cpu", "cuda:0", f"cuda:{torch.cuda.device_count() - 1}")
+    mixed = [torch.nn.Parameter(torch.ones(3, device=d).to(t)) for d in places for t in (torch.float32, torch.float64, torch.bfloat16)]
     mixed += [torch.nn.Parameter(torch.ones(2, 3, device="cuda")[:, ::2]), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64, device="cuda"))]
     for parameters in (odd, mixed):
         optimizer = torch.optim.SGD(parameters, lr=0.5)

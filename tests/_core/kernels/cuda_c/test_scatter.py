@@ -136,6 +136,8 @@ def by_rows(mode: str, d: dtype, rows: int, width: tuple[int, ...], places: int,
     program = Map((value,), (d, int64), (int64,) * n, ((mode, offset),), tuple(others), strides[axis] if known else 1).within(out.view.size * known)
     along = tuple(1 if a == axis else 0 for a in range(n))
     limit = LIMIT.get(d.name, 0.0)
+    if mode == "mul":
+        limit = max(limit, 3e-7 * rows / places)  # each factor rounds once more
     return Case(program, shape, [out], [x, at], [strides[axis], *(strides[a] for a in others)], limit, limit, strides={0: (0,) * n, 2: along})
 
 
