@@ -30,7 +30,7 @@ from ..dtypes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Number = bool | int | float | complex
 
@@ -344,9 +344,9 @@ def conj(a: Expr) -> Expr:
     return complex_(real(a), -imag(a)) if a.dtype.is_complex else a
 
 
-def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
-    """Every node once, children before parents, without recursion (formulas can be deep)."""
-    seen: set[Expr] = set()
+def walk(roots: tuple[Expr, ...], known: Iterable[Expr] = ()) -> Iterator[Expr]:
+    """Every node once, children before parents, without recursion (formulas can be deep); not those that are known, nor what only they need."""
+    seen: set[Expr] = set(known)
     stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
     while stack:
         e, ready = stack.pop()

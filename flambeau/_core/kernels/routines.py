@@ -122,11 +122,11 @@ def attention_parts(batch: int, heads: int, length: int) -> int:
     return a.splits(batch, heads, length)
 
 
-def rows_product(dtype: str, rows: int, columns: int, step: int, count: int) -> Callable[..., None]:
-    """``entry(out, crow, columns of entries, values, dense)``: a matrix of compressed rows (int64 places, `count` entries, float32 or
-    float64) times a dense one whose rows lie `step` elements apart."""
+def rows_product(d: dtype, rows: int, columns: int, step: int, count: int, weighted: bool, mean: bool) -> Callable[..., None]:
+    """``entry(out, crow, columns of entries[, values], dense)``: a matrix of compressed rows (int64 places, `count` entries, of a floating
+    type) times a dense one whose rows lie `step` elements apart; see `specs.RowsProduct`."""
     from .llvm.handwritten import sparse_rows
-    return sparse_rows.entry(dtype, rows, columns, step, count)
+    return sparse_rows.entry(d, rows, columns, step, count, weighted, mean)
 
 
 def blocks(times: int, sizes: tuple[int, ...], steps: tuple[int, ...]) -> Callable[..., None] | None:

@@ -328,14 +328,16 @@ class JoinedReductions(Spec):
 
 
 class RowsProduct(Spec):
-    """``entry(out, crow, columns, values, dense)``: a matrix of compressed rows (int64 places, `entries` of them) times a dense one (.., columns)
-    whose rows lie `step` elements apart."""
+    """``entry(out, crow, columns[, values], dense)``: a matrix of compressed rows (int64 places, `entries` of them) times a dense one (.., columns)
+    whose rows lie `step` elements apart.  Not `weighted`: the entries are ones.  mean: the sums are divided by how many entries a row has."""
 
     dtype: Type
     rows: int
     columns: int
     step: int
     entries: int
+    weighted: bool = True
+    mean: bool = False
 
 
 class Fft(Spec):

@@ -180,7 +180,7 @@ def _product(a: Any, b: Any) -> Any:
         raise RuntimeError(f"mm: expected mat1 and mat2 to have the same dtype, but got: {a.meta.dtype} != {b.meta.dtype}")
     if isinstance(a, Compressed) and not isinstance(a, Csr):
         a = Csr.of(a.to_sparse())
-    if sparse_products.served(a._value, b):
+    if sparse_products.served(a._value):
         one, places = _by_rows(a)
         return sparse_products.product(places, one._value, b)
     rows, columns = _coo(a)._indices().unbind(0)

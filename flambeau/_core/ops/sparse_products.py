@@ -11,7 +11,7 @@ from . import routines
 from .elementwise import saved_tensor
 
 
-def served(values: Tensor, dense: Tensor) -> bool:
+def served(values: Tensor) -> bool:
     """Whether there is a kernel for the type and the device."""
     return routines.find(values.meta.device, RowsProduct(values.meta.dtype, 1, 1, 1, 1)) is not None
 
@@ -41,18 +41,25 @@ def begins(sorted_or_not: Any, size: int) -> Any:
     return counts.cumsum(0)
 
 
-def product(places: Rows, values: Any, dense: Any) -> Any:
-    """(m, n) = the matrix (m, k) with these places and values, times `dense` (k, n)."""
-    v: Any = values.detach().contiguous()
+def rows_added(ends: Any, at: Any, values: Any, dense: Any, mean: bool = False) -> Any:
+    """(m, n), off the tape: each row is the sum of the rows of `dense` (k, n) at positions `at` (int64, contiguous, in range) from where `ends`
+    (m + 1) says, each times its number of `values`, where there are any; or their mean.  No position: zeros."""
     x: Any = dense.detach()
     if x.meta.shape[1] > 1 and x.meta.strides[1] != 1 or x.meta.shape[0] > 1 and x.meta.strides[0] < x.meta.shape[1]:
         x = x.contiguous()
-    m, n = places.shape[0], x.meta.shape[1]
-    out = empty((m, n), v.meta.dtype, v.meta.device)
+    v = [] if values is None else [values.detach().contiguous()]
+    m, n = ends.meta.numel - 1, x.meta.shape[1]
+    out = empty((m, n), x.meta.dtype, x.meta.device)
     if m and n:
         step = x.meta.strides[0] if x.meta.shape[0] > 1 else n
-        routines.require(v.meta.device, RowsProduct(v.meta.dtype, m, n, step, v.meta.numel),
-                         (out.ptr, places.crow.ptr, places.columns.ptr, v.ptr, x.ptr))
+        routines.require(x.meta.device, RowsProduct(x.meta.dtype, m, n, step, at.meta.numel, bool(v), mean),
+                         (out.ptr, ends.ptr, at.ptr, *[t.ptr for t in v], x.ptr))
+    return out
+
+
+def product(places: Rows, values: Any, dense: Any) -> Any:
+    """(m, n) = the matrix (m, k) with these places and values, times `dense` (k, n)."""
+    out = rows_added(places.crow, places.columns, values, dense)
     return tape.record(out, _back, (values, dense), ((values, values.store.version), (dense, dense.store.version), places), "SparseMmBackward0")
 
 

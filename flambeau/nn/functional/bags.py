@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._core import dtypes, ops
+from ..._core.autograd import tape
 from ..._core.autograd.tape import recording
-from ..._core.ops.indexing.positions import check_positions
-from ..._core.ops.sparse_products import Rows, product, served
+from ..._core.ops.elementwise import saved_tensor
+from ..._core.ops.indexing.positions import accumulated, check_positions
+from ..._core.ops.sparse_products import rows_added, served
 from ...autograd import no_grad
 from .lazy_functional import F
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _ops: Any = ops
 
@@ -51,22 +56,22 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
     if max_norm is not None:
         with no_grad():  # every row named is scaled down, padding too
             F.embedding(flat, weight, None, max_norm, norm_type)
+    kept = None
     if padding_idx is not None:
         rows = weight.shape[0]
         if not -rows <= padding_idx < rows:
             raise RuntimeError(f"padding_idx must be within the number of embeddings, -{rows} through {rows - 1}, but got {padding_idx}")
         kept = (flat != padding_idx % rows).nonzero().reshape(-1)
-        flat, which = flat[kept], bag_of()[kept]
-        factors = None if factors is None else factors[kept]
-    else:
-        which = bag_of()
+        flat, factors = flat[kept], None if factors is None else factors[kept]
+    bag = bag_of if kept is None else lambda: bag_of()[kept]
     try:
-        if padding_idx is None and mode != "max" and flat.numel() and bags and not recording(weight, factors) and served(weight, weight):
-            return _added_up(flat.contiguous(), weight, begins, factors, mode)
+        if mode != "max" and flat.numel() and bags and not (scale_grad_by_freq and recording(weight)) and served(weight):
+            ends = _ops.cat([begins, begins.new_full((1,), input.numel())]).clamp(0, input.numel())
+            return _added_up(flat.contiguous(), weight, ends if kept is None else _ops.searchsorted(kept, ends), factors, mode == "mean", bag)
         found = F.embedding(flat, weight, None, None, norm_type, scale_grad_by_freq)
     except IndexError as error:
         raise RuntimeError(f"embedding_bag: Expected idx >= 0 && idx < num_embeddings, {weight.shape[0]}: {error}") from None
-    d = found.meta.dtype
+    d, which = found.meta.dtype, bag()
     if mode != "max" and d.kind == "f":
         found, factors = found.to(d.opmath), None if factors is None else factors.to(d.opmath)  # products and sums are rounded once
     if factors is not None:
@@ -95,12 +100,33 @@ def _greatest(found: Any, which: Any, bags: int) -> Any:
     return ops.cat([found, found.new_zeros((1, columns))]).gather(0, first)
 
 
-def _added_up(at: Any, weight: Any, begins: Any, factors: Any, mode: str) -> Any:
-    """Sums or means of bags whose rows are added up as they are read: none of them is kept for a gradient."""
+def _added_up(at: Any, weight: Any, ends: Any, factors: Any, mean: bool, bag: Callable[[], Any]) -> Any:
+    """Sums or means of bags whose rows are added up as they are read.  bag: what tells the bag of each position."""
     check_positions(weight, at)
-    ends = _ops.cat([begins, begins.new_full((1,), at.shape[0])]).clamp(0, at.shape[0])
-    made = product(Rows(ends, None, at, (begins.shape[0], weight.shape[0])), weight.new_ones(at.shape) if factors is None else factors, weight)
-    return made if mode == "sum" else made / ends.diff().clamp(min=1).to(made.dtype).unsqueeze(1)
+    made = rows_added(ends, at, factors, weight, mean)
+    if not recording(weight, factors):
+        return made
+    own = None if factors is None else (factors, factors.store.version)
+    saved = (weight, weight.store.version), own, at, bag(), ends.diff() if mean else None
+    return tape.record(made, _spread_back, (weight, factors), saved, "EmbeddingBagBackward0")
+
+
+def _spread_back(node: Any, g: Any) -> Any:
+    (weight, version), own, at, which, counts = node[tape.SAVED]
+    wanted, d = node[tape.EDGES], g.meta.dtype
+    factors = None if own is None else saved_tensor(own[0], own[1], node).to(d.opmath).unsqueeze(1)
+    g = g.to(d.opmath)
+    if counts is not None:
+        g = g / counts.clamp(min=1).to(d.opmath).unsqueeze(1)
+    down = slopes = None
+    if wanted[0] is not None:
+        # what is the same for all rows of a bag is done once a bag
+        rows = g.to(d).index_select(0, which) if factors is None else (g.index_select(0, which) * factors).to(d)
+        down = accumulated(rows, tuple(weight.meta.shape), (at, None))
+    if len(wanted) > 1 and wanted[1] is not None:
+        rows = saved_tensor(weight, version, node).index_select(0, at).to(d.opmath)
+        slopes = (g.index_select(0, which) * rows).sum(1).to(d)
+    return down, slopes
 
 
 def _bags(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:  # noqa: A002

@@ -38,7 +38,7 @@ def test_what_is_missing_or_unknown_is_an_error() -> None:
     with pytest.raises(TypeError, match="Spread takes n"):
         Spread()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="RowsProduct takes"):
-        RowsProduct(float32, 1, 2, 3, 4, 5)  # type: ignore[call-arg]
+        RowsProduct(float32, 1, 2, 3, 4, True, False, 5)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"\['k'\]"):
         product(k=4)
     with pytest.raises(TypeError, match="other"):

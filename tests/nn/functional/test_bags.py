@@ -98,3 +98,30 @@ def test_the_first_of_equal_rows_takes_a_maximum_s_gradient():
     assert out[:3].tolist() == [[3, 5], [0, 0], [3, 5]] and out[3, 0].isnan() and out[3, 1].item() == 2
     out.backward(torch.tensor([[1.0, 10.0], [7.0, 7.0], [2.0, 20.0], [4.0, 40.0]]))
     assert table.grad.tolist() == [[0, 10], [1, 40], [2, 20], [4, 0]]
+
+
+@pytest.mark.parametrize("d", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_sums_of_all_types_are_rounded_once(device: str, d: torch.dtype, mode: str) -> None:
+    rng = np.random.default_rng(5)
+    for width in (1, 3, 16, 70, 131):
+        table = torch.tensor(rng.standard_normal((9, width)), device=device).to(d)
+        at, offsets = rng.integers(0, 9, 23), [0, 0, 5, 6, 6, 22, 23]
+        rows = table.double().cpu().numpy()[at]
+        want = np.stack([rows[a:b].sum(0) / (max(b - a, 1) if mode == "mean" else 1) for a, b in zip(offsets, [*offsets[1:], 23], strict=True)])
+        found = F.embedding_bag(torch.tensor(at, device=device), table, torch.tensor(offsets, device=device), mode=mode)
+        assert found.dtype is d
+        unit = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-21, torch.float64: 2.0**-50}[d]
+        np.testing.assert_allclose(found.double().cpu().numpy(), want, rtol=unit, atol=4 * unit if d.itemsize > 2 else 1e-5)
+
+
+@pytest.mark.parametrize("padding", [None, 4, -1])
+def test_gradients_of_bags_with_padding_and_empty_ones(padding: int | None) -> None:
+    i, o = torch.tensor([4, 1, 2, 4, 5, 4, 5, 4, 0]), torch.tensor([0, 1, 1, 3, 6, 9])
+    w, p = torch.tensor(W, requires_grad=True), torch.randn(9, dtype=torch.float64, requires_grad=True)
+    check = torch.autograd.gradcheck, torch.autograd.gradgradcheck
+    assert all(f(lambda w, p: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=p, padding_idx=padding), (w, p)) for f in check)
+    assert all(f(lambda w: F.embedding_bag(i, w, o, mode="mean", padding_idx=padding), (w,)) for f in check)
+    many = torch.autograd.grad(F.embedding_bag(i, w, o, scale_grad_by_freq=True, mode="sum", padding_idx=padding).sum(), w)[0]
+    used = [k for k in range(6) if k in i.tolist() and (padding is None or k != padding % 6)]
+    assert many[:, 0].tolist() == [1.0 if k in used else 0.0 for k in range(6)]

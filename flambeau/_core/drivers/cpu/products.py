@@ -109,9 +109,9 @@ def _priced(spec: Product, entry: object) -> PreparedLaunch:
 
 
 def rows_product(spec: RowsProduct) -> PreparedLaunch | None:
-    """None for types other than float32 and float64."""
+    """None for integers, complex numbers and floats of 8 bits."""
     d = spec.dtype
-    if d.name not in ("float32", "float64") or not routines.generated():
+    if d.kind != "f" or d.itemsize < 2 or not routines.generated():
         return None
-    entry = routines.rows_product(d.name, spec.rows, spec.columns, spec.step, spec.entries)
+    entry = routines.rows_product(*spec)
     return PreparedLaunch("rows_product", entry, nbytes=2 * spec.rows * spec.columns * d.itemsize, flops=2 * spec.columns * spec.entries)

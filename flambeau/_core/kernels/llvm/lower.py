@@ -43,7 +43,7 @@ def lower(em: Emitter, roots: tuple[Expr, ...], lanes: int, leaf: Leaf,
     known: values made before, in a block that dominates this one; nodes lowered here are added to it.
     """
     known = {} if known is None else known
-    _all(em, [e for e in walk(roots) if e not in known], roots, lanes, leaf, known)
+    _all(em, list(walk(roots, known)), roots, lanes, leaf, known)
     return [known[r] for r in roots]
 
 

@@ -7,15 +7,16 @@ neighbours lie along another axis than the outputs'.  A short innermost axis bec
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ...dtypes import int64
-from ..expr import walk
+from ..expr import const, make, rebuild, walk
 from ..loops.maps import ByVectors, dense_of
 from ..loops.operands import moving
 from ..loops.short_axes import spread as spread_axis
 from ..loops.short_axes import spread_of
-from ..loops.stages import lanes_of
+from ..loops.stages import lanes_among
 from ..loops.walk import facts
 from . import tiles
 from .launches import Plan
@@ -87,17 +88,21 @@ class _Kernel:
         self.outs = len(program.outs)
         self.ordered = any(t is not None for t in program.targets)
         # a row of targets next to one another cannot collide, so it may go by vectors
-        alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
-        self.lanes = 1 if alone else lanes_of(program.roots())
+        self.alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
+        self.roots = self._by_rows()
+        self.changing = self._changing()
+        self.lanes = 1 if self.alone else lanes_among((*program.outs, *self.changing))
         self.nodes = sum(1 for e in walk(program.roots()) if e.args)
-        self.unroll = 1 if alone or self.nodes > MOST_NODES else 2
+        self.unroll = 1 if self.alone or self.nodes > MOST_NODES else 2
+        self.row: dict[Expr, str] = {}  # the values of `_invariants`
         self.pointers = [em.pointer("%args", k) for k in sources]
         if short:
             self.pointers = [em.at(p, em.word("%block", WORD_STRIDES + len(self.types) + k)) for k, p in enumerate(self.pointers)]
-        self.scalars = {}
-        for e in walk(program.roots()):
+        self.scalars: dict[tuple[Any, int], str] = {}
+        for e in walk(self.roots):
             if e.op == "scalar":
-                self.scalars[e.value] = em.parameter(e.dtype, "%args", self.numbers + e.value, self.lanes)
+                for lanes in {self.lanes, 1}:
+                    self.scalars[e.value, lanes] = em.parameter(e.dtype, "%args", self.numbers + e.value, lanes)
 
     # the two walks ---------------------------------------------------------------------------------------------------
     def flat(self) -> None:
@@ -229,11 +234,16 @@ class _Kernel:
              streaming: bool = False) -> None:
         """Elements begin..end of the row that starts at the addresses `at`; places: the outer axes' coordinates."""
         em, lanes = self.em, self.lanes
-        known = self._invariants(at, steps, places, lanes)
+        self.row, alike = self._invariants(at, steps, places)
+        single = self.row
         if lanes == 1:
             with em.loop(begin, end) as loop:
-                self.element(at, steps, loop.i, places, 1, dict(known), None, False)
+                self.element(at, steps, loop.i, places, 1, dict(single), None, False)
             return
+
+        def spread(width: int) -> dict[Expr, str]:
+            return {e: em.broadcast(single[e], _base(e), width) for e in alike}
+        known = spread(lanes)
         block = lanes * self.unroll
         count = em.sub(end, begin)
         main = em.add(begin, em.op(f"and i64 {count}, {-block}"))
@@ -244,15 +254,16 @@ class _Kernel:
                 mask = em.first_lanes(em.sub(end, loop.i), lanes)
                 self.element(at, steps, loop.i, places, lanes, dict(known), mask, False)
             return
-        for width in self._narrower():
-            few = known if width == lanes else self._invariants(at, steps, places, width)
-            stop = em.add(begin, em.op(f"and i64 {count}, {-width}"))
-            with em.loop(main, stop, str(width)) as loop:
-                self.element(at, steps, loop.i, places, width, dict(few), None, False)
-            main = stop
-        single = self._invariants(at, steps, places, 1)
-        with em.loop(main, end) as loop:
-            self.element(at, steps, loop.i, places, 1, dict(single), None, False)
+        narrower = self._narrower()
+        with em.only_if(em.op(f"icmp slt i64 {main}, {end}")) if narrower else nullcontext():  # rows of whole blocks are done
+            for width in narrower:
+                few = known if width == lanes else spread(width)
+                stop = em.add(begin, em.op(f"and i64 {count}, {-width}"))
+                with em.loop(main, stop, str(width)) as loop:
+                    self.element(at, steps, loop.i, places, width, dict(few), None, False)
+                main = stop
+            with em.loop(main, end) as loop:
+                self.element(at, steps, loop.i, places, 1, dict(single), None, False)
 
     def _costs_masked(self) -> bool:
         """Whether lanes that are switched off would take single elements where whole vectors are put together from neighbours: rows may be short."""
@@ -315,7 +326,7 @@ class _Kernel:
     def values(self, at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
                known: dict[Expr, str], mask: str | None) -> list[str]:
         from .lower import lower
-        return lower(self.em, self.program.roots(), lanes,
+        return lower(self.em, self.roots, lanes,
                      lambda e, args: self.leaf(e, args, at, steps, i, places, lanes, mask), known)
 
     def leaf(self, e: Expr, args: list[str], at: list[str], steps: list[str], i: str, places: dict[int, str],
@@ -332,29 +343,39 @@ class _Kernel:
                 return em.load_stepping(e.dtype, lanes, here, self.classes[k])
             return em.load_each(e.dtype, lanes, here, em.ramp("0", lanes, steps[k]), mask)
         if e.op == "scalar":
-            value = self.scalars[e.value]
-            return value if lanes == self.lanes else em.parameter(e.dtype, "%args", self.numbers + e.value, lanes)
+            return self.scalars.get((e.value, lanes)) or em.broadcast(self.scalars[e.value, 1], _base(e), lanes)
         if e.op == "coord":
             place = dict(self.coords)[e.value % self.rank]
             if place is None:
                 return em.broadcast("0", "i64", lanes)
             return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
         if e.op == "gather":
-            start = self.pointers[self.outs + e.value]
-            if lanes > 1 and self._slope(e.args[0]) == 1:
-                return em.load(e.dtype, lanes, self._first(start, args[0], e, lanes), mask)
-            return em.load_each(e.dtype, lanes, start, self._bytes(args[0], e, lanes), mask)
+            if e.value < 0:
+                return em.load(e.dtype, lanes, self._in_row(self.outs + ~e.value, e.args[0], args[0], lanes, i, e), mask)
+            return em.load_each(e.dtype, lanes, self.pointers[self.outs + e.value], self._bytes(args[0], e, lanes), mask)
         raise ValueError(f"a map has no {e.op}")
 
     def _bytes(self, offset: str, e: Expr, lanes: int) -> str:
         from .emit import splat, vec
         return self.em.op(f"mul {vec('i64', lanes)} {offset}, {splat(str(e.dtype.itemsize), 'i64', lanes)}")
 
-    def _first(self, start: str, offsets: str, e: Expr, lanes: int) -> str:
-        """The address of the first lane's element."""
-        em = self.em
-        offset = offsets if lanes == 1 else em.op(f"extractelement <{lanes} x i64> {offsets}, i64 0")
-        return em.at(start, em.mul(offset, str(e.dtype.itemsize)))
+    def _in_row(self, operand: int, first: Expr, value: str, lanes: int, i: str, e: Expr) -> str:
+        """The address of element i of a row of an operand; first: the offset of the row's first, `value` in each lane."""
+        em, offset = self.em, self.row.get(first)
+        if offset is None:  # positions are read again where they may be written
+            offset = value if lanes == 1 else em.op(f"extractelement <{lanes} x i64> {value}, i64 0")
+        return em.at(self.pointers[operand], em.mul(em.add(offset, i), str(e.dtype.itemsize)))
+
+    def _by_rows(self) -> tuple[Expr, ...]:
+        """The program's expressions, in which what is read or written at neighbours has the offset of the row's first, which is worked out once a
+        row.  A gather that reads so has ~k for input k."""
+        def first(offset: Expr) -> Expr:
+            return rebuild((offset,), lambda e: const(0, e.dtype) if e.op == "coord" and dict(self.coords)[e.value % self.rank] == 0 else None)[0]
+
+        def by_row(e: Expr) -> Expr | None:
+            return make("gather", e.dtype, (first(e.args[0]),), ~e.value) if e.op == "gather" and self._slope(e.args[0]) == 1 else None
+        outs, offsets = self.program.outs, [t[1] for t in self.program.targets if t is not None]
+        return rebuild((*outs, *(offsets if self.alone else map(first, offsets))), by_row)
 
     def _slope(self, offset: Expr) -> int | None:
         """By how much an offset grows along the innermost axis: a number where that is plain to see, else None."""
@@ -377,7 +398,7 @@ class _Kernel:
 
     def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
             streaming: bool) -> None:
-        em, offsets = self.em, iter(values[self.outs:])
+        em, offsets = self.em, zip(self.roots[self.outs:], values[self.outs:], strict=True)
         joined = self._joined() if lanes > 1 and mask is None else {}
         for k, e in enumerate(self.program.outs):
             if k in joined:
@@ -386,7 +407,8 @@ class _Kernel:
                 continue
             target = self.program.targets[k]
             if target is not None:
-                here = self._first(self.pointers[k], next(offsets), e, lanes)
+                first, offset = next(offsets)
+                here = em.at(self.pointers[k], self._bytes(offset, e, 1)) if self.alone else self._in_row(k, first, offset, lanes, i, e)
                 self.scatter(e, target[0], here, values[k], lanes, mask)
                 continue
             self.put_one(at, steps, k, i, values[k], lanes, mask, streaming and self.classes[k] == "1")
@@ -416,20 +438,23 @@ class _Kernel:
             value = apply(em, op, e.dtype, lanes, [em.load(e.dtype, lanes, here, mask), value])
         em.store(e.dtype, lanes, value, here, mask)
 
-    def _invariants(self, at: list[str], steps: list[str], places: dict[int, str], lanes: int) -> dict[Expr, str]:
-        """Values that do not change along the row, made before its loop."""
+    def _changing(self) -> set[Expr]:
+        """The nodes whose value changes along a row."""
         along = {d for d, place in self.coords if place == 0}
         # with targets an input may be the very memory that is being written; positions are of another type
         written = self.types[:self.outs] if self.ordered else ()
         read = {k - self.outs for k in range(self.outs, len(self.types)) if self.types[k] in written or self.classes[k] != "0"}
-        roots = self.program.roots()
-        changing = moving(roots, self.rank, along, read, gathers=True)
-        needed = tuple(e for e in walk(roots) if e not in changing)
+        return moving(self.roots, self.rank, along, read, gathers=True)
+
+    def _invariants(self, at: list[str], steps: list[str], places: dict[int, str]) -> tuple[dict[Expr, str], list[Expr]]:
+        """Values that do not change along the row, made once ahead of its loops, as single elements; and which of them the loops use."""
         known: dict[Expr, str] = {}
-        if needed:
+        kept = [e for e in walk(self.roots) if e not in self.changing]
+        if kept:
             from .lower import lower
-            lower(self.em, needed, lanes, lambda e, args: self.leaf(e, args, at, steps, "0", places, lanes, None), known)
-        return known
+            lower(self.em, tuple(kept), 1, lambda e, args: self.leaf(e, args, at, steps, "0", places, 1, None), known)
+        used = {*self.roots, *[a for e in walk(self.roots) if e in self.changing for a in e.args]}
+        return known, [e for e in kept if e in used]
 
 
 def _base(e: Expr) -> str:

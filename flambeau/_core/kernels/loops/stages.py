@@ -14,7 +14,7 @@ from ..expr import walk
 from .walk import Axis, step_class
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from ..expr import Expr
 
@@ -83,5 +83,10 @@ def lanes_of(roots: tuple[Expr, ...]) -> int:
     """How many elements fill a register in the widest type of the expressions."""
     found = _lanes.get(roots)
     if found is None:
-        found = _lanes[roots] = REGISTER // max(1, min(max(e.dtype.itemsize for e in walk(roots)), 8))
+        found = _lanes[roots] = lanes_among(walk(roots))
     return found
+
+
+def lanes_among(nodes: Iterable[Expr]) -> int:
+    """How many elements fill a register in the widest type of these nodes."""
+    return REGISTER // max(1, min(max(e.dtype.itemsize for e in nodes), 8))

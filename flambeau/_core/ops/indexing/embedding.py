@@ -12,7 +12,7 @@ from ..casts import to_dtype
 from ..checks import same_device
 from ..table import op
 from .along_axis import scatter_add
-from .positions import _accumulated, take_at, taken
+from .positions import accumulated, take_at, taken
 
 
 @op(method=False, spaces=("nn.functional",), tangent="linear", batch="lookup")
@@ -50,7 +50,7 @@ def _embedding_back(node: Any, g: Tensor) -> Any:
         g = g / take_at(count, [at]).unsqueeze(-1)
     if padding is not None:
         g = g.masked_fill((at == padding).unsqueeze(-1), 0.0)
-    return (_accumulated(g, shape, (at, None)),)
+    return (accumulated(g, shape, (at, None)),)
 
 
 def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | None, scale: bool) -> Tensor:

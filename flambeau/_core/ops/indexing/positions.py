@@ -166,10 +166,10 @@ def _put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, mode: str,
 
 def _index_back(node: Any, g: Tensor) -> Any:
     shape, held = node[tape.SAVED]
-    return (_accumulated(g, shape, tape.kept(node, held)),)
+    return (accumulated(g, shape, tape.kept(node, held)),)
 
 
-def _accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
+def accumulated(g: Tensor, shape: Sequence[int], indices: Any) -> Tensor:
     """Zeros with g added at the positions.  Differentiable."""
     from ..creation import zeros_meta
     out = zeros_meta(meta(shape, None, g.meta.dtype, g.meta.device))
