@@ -21,7 +21,6 @@ LEFT_OUT = {
     **dict.fromkeys(("empty_like", "empty", "new_empty", "new_empty_strided"), "no values"),
     **{f"nn.functional.max_unpool{n}d": "two values may go to one place" for n in (1, 2, 3)},
     "nn.functional.triplet_margin_with_distance_loss": "its samples hold modules of PyTorch's",
-    "native_group_norm": "the mean and the scale beside the result are not differentiable here",
     "cholesky_inverse": "PyTorch's takes the tangent of the triangle that is not read",
     "linalg.pinv-singular": "not differentiable where the rank changes",
     "nn.functional.nll_loss": "PyTorch's takes the weights as constants",

@@ -319,22 +319,22 @@ pow = table.planned("pow", _pow, inplace=_pow_inplace, out=table.writing(_pow_to
 
 
 def _float_power_inplace(self: Tensor, exponent: Any) -> Tensor:
-    result = float_power(self, exponent)
-    if result.meta.dtype is not self.meta.dtype:
-        raise RuntimeError(f"the base given to float_power_ has dtype {self.meta.dtype} but the operation's result requires dtype "
-                           f"{result.meta.dtype}")
-    if result.meta.shape != self.meta.shape:
-        raise RuntimeError(f"output with shape {list(self.meta.shape)} doesn't match the broadcast shape {list(result.meta.shape)}")
-    from .copies import assign
-    return assign(self, result)
+    wide = _power_type(self, exponent)
+    if wide is not self.meta.dtype:
+        raise RuntimeError(f"the base given to float_power_ has dtype {self.meta.dtype} but the operation's result requires dtype {wide}")
+    made: Tensor = self.pow_(exponent)  # which keeps what its gradient reads of self
+    return made
+
+
+def _power_type(*operands: Any) -> dtypes.dtype:
+    return dtypes.complex128 if any(x.meta.dtype.is_complex if isinstance(x, Tensor) else isinstance(x, complex) for x in operands) else dtypes.float64
 
 
 @op(inplace=_float_power_inplace, out=True, batch="pointwise", out_said="the operation's result requires dtype {made}")
 def float_power(input: Any, exponent: Any) -> Any:  # noqa: A002
     """`pow` in float64 (complex128 for complex operands)."""
     from .casts import to_dtype
-    wide = dtypes.complex128 if any(isinstance(x, complex) or (isinstance(x, Tensor) and x.meta.dtype.is_complex)
-                                    for x in (input, exponent)) else dtypes.float64
+    wide = _power_type(input, exponent)
     return pow(*[to_dtype(x, wide) if isinstance(x, Tensor) else x for x in (input, exponent)])
 
 

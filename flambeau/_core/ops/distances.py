@@ -12,6 +12,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..layout import broadcast_shapes, wrap_dim
 from ..tensor import Tensor, alias
+from .casts import in_float32
 from .checks import one_type
 from .elementwise import fit, saved_tensor
 from .linalg.matrices import keep_outputs, kept_outputs, type_name
@@ -127,17 +128,20 @@ def _factors(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # no
     at = wrap_dim(dim, ndim)
     norms = vector_norm(input, p, [i for i in range(ndim) if i != at], True)
     # the small number keeps the quotient finite
-    found: Tensor = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0).to(input.meta.dtype)
+    found: Tensor = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)
     return found
 
 
 def _renorm_(self: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if tape.recording(self):  # the norms' gradient asks for what was there before
         return self.copy_(renorm(self.clone(), p, dim, maxnorm))
+    if self.meta.dtype.itemsize == 2:
+        return self.copy_(renorm(self, p, dim, maxnorm))
     return self.mul_(_factors(self, p, dim, maxnorm))
 
 
 @op(inplace=_renorm_, out=True, autocast="cuda full")
+@in_float32
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:  # noqa: A002
     """`input` with each slice across `dim` whose p-norm is above `maxnorm` scaled down to it."""
     made: Tensor = (input * _factors(input, p, dim, maxnorm)).contiguous()

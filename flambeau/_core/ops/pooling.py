@@ -547,17 +547,27 @@ def _define(n: int) -> None:
         return laid_as(made, input) if n == 2 else made
 
     def adaptive_max(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
-        values, at = _adaptive_max(f"adaptive_max_pool{n}d", n, input, output_size)
+        values, at = _adaptive_max(adaptive_name, n, input, output_size)
         if n == 2:
             values, at = laid_as(values, input), laid_as(at, input)
         return (values, at) if return_indices else values
+
+    def adaptive_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple[Tensor, Tensor]:  # noqa: A002
+        made: tuple[Tensor, Tensor] = adaptive_max(input, output_size, True)
+        return made
+
+    def adaptive_pair(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:  # noqa: A002
+        return _adaptive_max(adaptive_name, n, input, output_size)
+    adaptive_name = f"adaptive_max_pool{n}d"
     shape = "(N, C, " + ", ".join("DHW"[3 - n:]) + ")"
     for f, name, doc, spaces in (
             (max_pool, max_name, f"The greatest of each window of {shape}; positions in the flattened image with return_indices.", functional),
             (with_indices, max_name + "_with_indices", "`max_pool` with positions.", functional),
             (avg_pool if n > 1 else avg_pool_1, avg_name, f"The mean of each window of {shape}.", functional if n == 1 else ("nn.functional",)),
             (adaptive_avg, f"adaptive_avg_pool{n}d", "The mean over windows that give the output size.", functional if n == 1 else ("nn.functional",)),
-            (adaptive_max, f"adaptive_max_pool{n}d", "The greatest over windows that give the output size.", functional if n == 1 else ("nn.functional",))):
+            (adaptive_max, adaptive_name, "The greatest over windows that give the output size.", ("nn.functional",)),
+            (adaptive_with_indices, adaptive_name + "_with_indices", "`adaptive_max_pool` with positions.", ("nn.functional",)),
+            *([(adaptive_pair, adaptive_name, "`nn.functional.adaptive_max_pool1d` with positions.", ("torch",))] if n == 1 else ())):
         f.__name__ = f.__qualname__ = name
         f.__doc__ = doc
         op(method=False, spaces=spaces, out=f is avg_pool)(f)
@@ -569,4 +579,5 @@ for _n in (1, 2, 3):
 has("adaptive_avg_pool3d avg_pool3d max_pool3d", autocast="cpu full")
 has("adaptive_avg_pool1d avg_pool1d max_pool1d", own_view=True)
 for _n in (1, 2, 3):
-    has(f"max_pool{_n}d max_pool{_n}d_with_indices avg_pool{_n}d adaptive_avg_pool{_n}d adaptive_max_pool{_n}d", batch=f"images {_n}d")
+    has(f"""max_pool{_n}d max_pool{_n}d_with_indices avg_pool{_n}d adaptive_avg_pool{_n}d adaptive_max_pool{_n}d
+     adaptive_max_pool{_n}d_with_indices""", batch=f"images {_n}d")

@@ -33,6 +33,11 @@ def _normalized(axes: str) -> Any:
     return formula
 
 
+def _with_moments(x: E.Expr, w: E.Expr | None, b: E.Expr | None, eps: E.Expr) -> Any:
+    outs, moments = _normalized("cs")(x, w, b, eps)
+    return (*outs, *moments), moments
+
+
 def _rms(x: E.Expr, w: E.Expr | None, eps: E.Expr) -> Any:
     rstd = E.rsqrt(F.mean(x * x, "c") + eps)
     y = x * rstd
@@ -55,9 +60,16 @@ def _groups(metas: Sequence[Any], groups: int) -> Places:
     return Places({"n": (shape[0],), "g": (groups,), "c": (shape[1] // groups,), "s": tuple(shape[2:])}, (whole, (channels,), (channels,)), (whole,))
 
 
+def _groups_and_moments(metas: Sequence[Any], groups: int) -> Places:
+    """`_groups`, with two more results that have a value for each image and group."""
+    found, each = _groups(metas, groups), ((("n", 0),), (("g", 0),))
+    return Places(found.sizes, found.leaves, (*found.outs, each, each))
+
+
 LAYER_NORM = Rowwise("layer_norm", "rc, c, c -> rc", _normalized("c"), _last_axes, numbers="f", grad_name="NativeLayerNormBackward0")
 RMS_NORM = Rowwise("rms_norm", "rc, c -> rc", _rms, _last_axes, numbers="f")
 GROUP_NORM = Rowwise("group_norm", "ngcs, gc, gc -> ngcs", _normalized("cs"), _groups, fused="cs", numbers="f", grad_name="NativeGroupNormBackward0")
+NATIVE_GROUP_NORM = Rowwise("native_group_norm", "ngcs, gc, gc -> ngcs, ng, ng", _with_moments, _groups_and_moments, fused="cs", numbers="f")
 
 
 # ----------------------------------------------------------------------------------------------------------- over the last axes
@@ -104,10 +116,11 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
 
 @op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="row norm")
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:  # noqa: A002
-    """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019."""
+    """x / sqrt(mean(x^2) + eps) * weight over the last axes. B. Zhang and R. Sennrich, 2019.  eps None: that of the type it is computed in, so
+    float32's for 16 bits."""
     shape = _shape_of(normalized_shape)
     _checked("rms_norm", input, shape, weight, None, "fc")
-    small = finfo(input.meta.dtype).eps if eps is None else eps
+    small = finfo(input.meta.dtype.opmath).eps if eps is None else eps
     if input.meta.dtype.is_complex:
         made = input * ((input * input).mean(tuple(range(-len(shape), 0)), True) + small).rsqrt()
         return made if weight is None else made * weight
@@ -120,15 +133,15 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
                cudnn_enabled: bool = True) -> Tensor:
     """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018.  Images with their
     channels innermost give such a result."""
-    made: Any = _in_groups("group_norm", input, num_groups, weight, bias, eps)[0]
+    made: Any = _in_groups(GROUP_NORM, input, num_groups, weight, bias, eps)[0]
     m = input.meta
     if not m.contiguous and len(m.shape) in (4, 5) and layout.is_channels_last(m.shape, m.strides):
         made = made.contiguous(memory_format=channels_last if len(m.shape) == 4 else channels_last_3d)
     return made  # type: ignore[no-any-return]
 
 
-def _in_groups(name: str, x: Tensor, groups: int, w: Tensor | None, b: Tensor | None, eps: float) -> list[Tensor]:
-    same_device(name, x, w, b)
+def _in_groups(formula: Rowwise, x: Tensor, groups: int, w: Tensor | None, b: Tensor | None, eps: float) -> list[Tensor]:
+    same_device(formula.name, x, w, b)
     shape = x.meta.shape
     if len(shape) < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
@@ -142,15 +155,15 @@ def _in_groups(name: str, x: Tensor, groups: int, w: Tensor | None, b: Tensor | 
     if x.meta.dtype.kind != "f":
         raise NotImplementedError(f'"GroupNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
     narrow = x.meta.dtype if x.meta.dtype.itemsize == 2 else None  # weights may be wider than a narrow input
-    return GROUP_NORM((x, w, b), (float(eps),), (groups,), result=narrow)
+    return formula((x, w, b), (float(eps),), (groups,), result=narrow)
 
 
 @op(method=False)
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> Any:  # noqa: A002
-    """`group_norm` with the mean and reciprocal deviation of each group."""
+    """`group_norm` with the mean and reciprocal deviation of each group, which have gradients too."""
     if isinstance(input, Tensor) and N * C * HxW != input.meta.numel:
         raise RuntimeError(f"native_group_norm(): N * C * HxW is {N} * {C} * {HxW}, but input has {input.meta.numel} elements")
-    out, mean, rstd = _in_groups("native_group_norm", input, group, weight, bias, eps)
+    out, mean, rstd = _in_groups(NATIVE_GROUP_NORM, input, group, weight, bias, eps)[:3]
     return out, to_dtype(mean, input.meta.dtype), to_dtype(rstd, input.meta.dtype)
 
 

@@ -55,7 +55,7 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
     if t.shape[0] != x.shape[0]:
         raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")
     column = t.unsqueeze(1)
-    z = (margin - x.gather(1, column) + x).clamp(min=0)
+    z = (margin - x.gather(1, column) + x).relu()  # no slope at the corner
     if p == 2:
         z = z * z
     if weight is not None:

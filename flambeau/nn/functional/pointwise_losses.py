@@ -102,14 +102,14 @@ def _soft_margin_grad(g: Any, x: Any, t: Any, out: Any) -> Any:
 
 def _margin_ranking(a: Any, b: Any, t: Any, margin: Any) -> Any:
     z = -t * (a - b) + margin
-    return E.where(z > 0.0, z, 0.0 * z)
+    return E.where(z >= 0.0, z, 0.0 * z)  # at the corner the slope counts, as everywhere in `clamp`
 
 
 def _hinge(x: Any, t: Any, margin: Any) -> Any:
     below = margin - x
     zero = 0.0 * x
     # a target that is neither counts as both
-    return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below > 0.0, below, zero))
+    return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below >= 0.0, below, zero))
 
 
 _mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2, accept="fc")
@@ -156,7 +156,7 @@ def mse_loss(input: Any, target: Any, size_average: bool | None = None, reduce: 
     if weight is None:
         return folded(_mse, (input, target), reduction)
     if weight.shape != input.shape:
-        raise ValueError("Inputs and weight must have the same size.")
+        raise ValueError("Weights and input must have the same size.")
     loss = _weighted_mse((input, target, weight))
     return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
@@ -174,7 +174,7 @@ def l1_loss(input: Any, target: Any, size_average: bool | None = None, reduce: b
     if weight is None:
         return reduced(loss, reduction)
     if weight.shape != input.shape:
-        raise ValueError("Inputs and weight must have the same size.")
+        raise ValueError("Weights and input must have the same size.")
     loss = weight * loss
     return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
@@ -203,9 +203,8 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
         return folded(_hub, (input, target), reduction, (float(delta),)).to(d)
     loss = _hub((input, target), (float(delta),)).to(d)
     if weight.shape != input.shape:
-        raise ValueError("Inputs and weight must have the same size.")
-    loss = weight * loss
-    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+        raise ValueError("Weights and input must have the same size.")
+    return reduced(weight * loss, reduction)  # a mean over all elements, unlike that of `mse_loss` and `l1_loss`
 
 
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
@@ -324,6 +323,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
 def hinge_embedding_loss(input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None,
                          reduce: bool | None = None, reduction: str = "mean") -> Any:
     """input where target is 1, max(0, margin - input) where it is -1; both where it is neither."""
+    target = target.detach() if target.requires_grad else target  # it only chooses
     return folded(_hinged, (input, target), chosen(reduction, size_average, reduce), (float(margin),))
 
 has("binary_cross_entropy", autocast="cpu full")

@@ -147,6 +147,21 @@ def test_powers(exponent):
     assert fb.float_power(i, 2).dtype is fb.float64
 
 
+@pytest.mark.parametrize("exponent", [1.5, 2, fb.tensor(1.5), fb.tensor([1.5, 3.0])])
+@pytest.mark.parametrize("view", [False, True])
+def test_a_float_power_in_place_has_a_gradient(exponent, view):
+    x = fb.tensor([1.0, 2.0], dtype=fb.float64, requires_grad=True)
+    y = x.clone()
+    (y.view(2) if view else y).float_power_(exponent)
+    y.sum().backward()
+    n = exponent.numpy() if isinstance(exponent, fb.Tensor) else exponent
+    np.testing.assert_allclose(x.grad.numpy(), n * x.detach().numpy() ** (n - 1), rtol=1e-14)
+    with pytest.raises(RuntimeError, match="has dtype .*float32 but the operation.s result requires dtype .*float64"):
+        fb.ones(2).float_power_(exponent)
+    with pytest.raises(RuntimeError, match="requires dtype .*complex128"):
+        fb.ones(2, dtype=fb.float64).float_power_(fb.ones(2, dtype=fb.complex64))
+
+
 def test_clamps_with_numbers_tensors_and_nan():
     a = np.array([-2.0, -0.5, 0.5, 2.0, np.nan])
     x = fb.tensor(a)

@@ -87,6 +87,18 @@ def test_renorm():
     assert gradcheck(lambda x: fb.renorm(x, 3, 0, 1.5), (fb.tensor(a, requires_grad=True),))
 
 
+@pytest.mark.parametrize("d", [fb.float16, fb.bfloat16])
+def test_renorm_of_16_bits_rounds_once(d):
+    rows = fb.tensor(np.random.default_rng(0).uniform(0.1, 0.9, (64, 96))).to(d)
+    wide, narrow = rows.double().requires_grad_(), rows.clone().requires_grad_()
+    want, got = fb.renorm(wide, 2, 0, 0.5), fb.renorm(narrow, 2, 0, 0.5)
+    want.sum().backward()
+    got.sum().backward()
+    for found, exact in ((got.detach(), want.detach()), (narrow.grad, wide.grad), (rows.clone().renorm_(2, 0, 0.5), want.detach())):
+        # half a unit in the last place, and a little of float32's
+        assert found.dtype is d and bool(((found.double() - exact).abs() <= exact.abs() * fb.finfo(d).eps * 0.51 + 1e-7).all())
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, math.inf])
 def test_distances_of_pairs_of_rows_are_those_of_all_pairs(p):
     for n, d in ((0, 3), (1, 3), (2, 1), (6, 4), (5, 0)):

@@ -109,6 +109,11 @@ def test_rms_norm_without_eps_takes_the_types() -> None:
     for d in (fb.float32, fb.float64):
         x = fb.full((1, 3), fb.finfo(d).eps, dtype=d)
         close(F.rms_norm(x, (3,)), normalised(plain(x), (1,), fb.finfo(d).eps, True), d)
+    for d in (fb.float16, fb.bfloat16):  # of what it is computed in
+        x = fb.full((1, 64), 1e-3).to(d).requires_grad_()
+        out = F.rms_norm(x, (64,))
+        np.testing.assert_allclose(out.detach().float().numpy(), normalised(plain(x.detach().float()), (1,), fb.finfo(fb.float32).eps, True), rtol=8e-3)
+        assert fb.equal(fb.nn.RMSNorm(64).to(d)(x), out)
 
 
 def test_statistics_of_layer_norm() -> None:
@@ -177,6 +182,19 @@ def test_group_norm_of_turned_and_empty() -> None:
     close(mean, plain(x).reshape(2, 2, -1).mean(2), fb.float64)
     close(rstd, 1 / np.sqrt(plain(x).reshape(2, 2, -1).var(2) + 1e-5), fb.float64)
     assert fb.native_group_norm(fb.zeros(0, 4, 3), None, None, 0, 4, 3, 2, 1e-5)[1].shape == (0, 2)
+
+
+@pytest.mark.parametrize("layout", ["plain", "turned"])
+def test_the_statistics_of_a_group_norm_have_gradients(layout: Any) -> None:
+    x = as_tensor(normal(2, 4, 3), layout=layout).requires_grad_()
+    w, b = [as_tensor(normal(4, seed=seed)).requires_grad_() for seed in (1, 2)]
+
+    def whole(*t: Any) -> Any:
+        return fb.native_group_norm(*t, 2, 4, 3, 2, 1e-5)
+    assert [t.grad_fn.name() for t in whole(x, w, b)] == ["NativeGroupNormBackward0"] * 3  # type: ignore[union-attr]
+    assert gradcheck(whole, (x, w, b), check_forward_ad=True)
+    assert gradgradcheck(whole, (x, w, b))
+    assert gradcheck(lambda t: whole(t, None, None)[2], (x,))
 
 
 @pytest.mark.parametrize("d", TOLERANCE, ids=str)

@@ -460,6 +460,21 @@ def test_results_of_images_with_their_channels_innermost_are_so_too():
     assert F.max_pool3d(volume, 2).is_contiguous(memory_format=fb.channels_last_3d) and F.avg_pool3d(volume, 2).is_contiguous()
 
 
+@pytest.mark.parametrize("size", [1, 3, (4,), 0])
+def test_pytorchs_main_namespace_gives_the_places_of_adaptive_maxima_too(size):
+    x = fb.randn(2, 3, 8, dtype=fb.float64, requires_grad=True)
+    values, at = fb.adaptive_max_pool1d(x, size)
+    assert fb.equal(values, F.adaptive_max_pool1d(x, size)) and at.dtype is fb.int64
+    assert fb.equal(values, x.gather(2, at)) and not at.requires_grad
+    assert gradcheck(lambda t: fb.adaptive_max_pool1d(t, size)[0], (x,))
+    assert [t.shape for t in fb.func.vmap(lambda t: fb.adaptive_max_pool1d(t, 2))(x.detach())] == [(2, 3, 2)] * 2
+    for n, of in ((1, x), (2, fb.randn(2, 3, 5, 4)), (3, fb.randn(1, 2, 3, 4, 5))):
+        both, name = getattr(F, f"adaptive_max_pool{n}d")(of, 2, return_indices=True), f"adaptive_max_pool{n}d_with_indices"
+        assert all(map(fb.equal, both, getattr(F, name)(of, 2)))
+    with pytest.raises(TypeError):
+        fb.adaptive_max_pool1d(x, 2, True)
+
+
 def test_images_without_elements():
     import flambeau.nn.functional as F
     assert F.adaptive_avg_pool1d(fb.ones(0, 10), 5).shape == (0, 5)

@@ -90,6 +90,33 @@ def test_weights():
     np.testing.assert_allclose(heavier, (1 - Q) * X + (1 + (np.array([1, 2, 3]) - 1) * Q) * low, rtol=1e-12)
 
 
+@pytest.mark.parametrize("loss", [F.mse_loss, F.l1_loss, F.huber_loss])
+def test_weights_of_differences(loss):
+    args = [flambeau.from_numpy(a.copy()) for a in (X, T)]
+    w = flambeau.arange(X.size, dtype=flambeau.float64).reshape(X.shape)
+    each = loss(*args, reduction="none").numpy() * w.numpy()
+    np.testing.assert_allclose(loss(*args, reduction="none", weight=w).numpy(), each, rtol=1e-12)
+    np.testing.assert_allclose(loss(*args, reduction="sum", weight=w).numpy(), each.sum(), rtol=1e-12)
+    mean = each.mean() if loss is F.huber_loss else each.sum() / w.numpy().sum()  # PyTorch's two ways
+    np.testing.assert_allclose(loss(*args, weight=w).numpy(), mean, rtol=1e-12)
+    with pytest.raises(ValueError, match="Weights and input must have the same size"):
+        loss(*args, weight=w[:2])
+
+
+def test_the_slope_at_the_corner_of_a_margin():
+    """PyTorch's clamp counts it, and so do these."""
+    a, b = flambeau.tensor([1.0, 2.0, 0.0], requires_grad=True), flambeau.tensor([1.0, 0.0, 0.0], requires_grad=True)
+    F.margin_ranking_loss(a, b, flambeau.tensor([1.0, 1.0, -1.0]), reduction="sum").backward()
+    assert a.grad.tolist() == [-1.0, 0.0, 1.0] and b.grad.tolist() == [1.0, 0.0, -1.0]
+    a.grad, target = None, flambeau.tensor([-1.0, -1.0, 1.0], requires_grad=True)
+    F.hinge_embedding_loss(a, target, reduction="sum").backward()
+    assert a.grad.tolist() == [-1.0, 0.0, 1.0] and target.grad is None  # a target only chooses
+    # that of classes has none there
+    a.grad = None
+    F.multi_margin_loss(a, flambeau.tensor(1), reduction="sum").backward()
+    assert a.grad.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_bounds_of_binary_cross_entropy():
     ends = F.binary_cross_entropy(flambeau.tensor([0.0, 1.0]), flambeau.tensor([1.0, 0.0]), reduction="none")
     assert ends.tolist() == [100.0, 100.0]
