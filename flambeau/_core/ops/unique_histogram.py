@@ -23,7 +23,7 @@ from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import to_dtype
 from .checks import same_device
-from .concat import cat, stack
+from .concat import stack
 from .copies import contiguous
 from .creation import from_host, full, zeros
 from .indexing.along_axis import added_at, taken_along
@@ -103,13 +103,16 @@ def _by_device(name: str, t: Tensor, by_order: bool, return_inverse: bool, retur
     result = tape.record(made, _no_gradient, (t,), name, f"{name.capitalize()}Backward0")
     out = [result]
     if return_inverse:
-        place = new.cumsum(0) - 1
+        new[0] = False  # so the sums count from 0
+        place = new.cumsum(0)
         inverse = place if at is None else empty((n,), int64, t.meta.device)
         if at is not None:
             routines.require(t.meta.device, Spread(n), (inverse.ptr, at.ptr, place.ptr))
         out.append(inverse.reshape(shape) if dim is None else inverse)
     if starts is not None:
-        out.append(cat([starts[1:], starts.new_full((1,), n)]) - starts)
+        counts = starts.roll(-1)
+        counts[-1] = n
+        out.append(counts.sub_(starts))
     return result if len(out) == 1 else tuple(out)
 
 
