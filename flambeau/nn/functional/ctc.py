@@ -6,8 +6,10 @@ from operator import index
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.autograd import tape
 from ..._core.engine.fields import has
 from ..._core.ops.checks import same_device
+from ..._core.ops.elementwise import saved_tensor
 from ..._core.tensor import Tensor
 
 # Stands for log 0: far below any sum of log-probabilities, and with differences that are not NaN.
@@ -43,6 +45,90 @@ def _rows(targets: Any, lengths: list[int]) -> list[list[int]]:
     return rows
 
 
+class _Spelled:
+    """Targets with blanks before, between and after their labels, `width` places a row, as tensors.
+
+    lengths (rows,): how many places of each row count.  places (rows, width): each place's class.  ways (3, rows, width): 0 where a path may come
+    from two places before, from the one before and from the place itself, else log 0; it jumps a blank between different labels only.
+    """
+
+    def __init__(self, rows: list[list[int]], blank: int, like: Any) -> None:
+        self.width = width = 2 * max(map(len, rows), default=0) + 1
+        places = [[blank] * width for _ in rows]
+        jumps = [[_NEVER] * width for _ in rows]
+        for row, place, jump in zip(rows, places, jumps, strict=True):
+            place[1:2 * len(row):2] = row
+            for i in range(1, len(row)):
+                if row[i - 1] != row[i]:
+                    jump[2 * i + 1] = 0.0
+        stays = [[0.0] * width for _ in rows]
+        make: Any = ops.tensor
+        self.lengths: Any = make([2 * len(row) + 1 for row in rows], dtype=dtypes.int64, device=like.device)
+        self.places: Any = make(places, dtype=dtypes.int64, device=like.device).reshape(len(rows), width)
+        self.ways: Any = make([jumps, stays, stays], dtype=like.dtype, device=like.device).reshape(3, len(rows), width)
+
+
+def _arriving(emitted: Any, ways: Any) -> Any:
+    """(T, N, width): the log-probability of all paths that begin at one of the first two places and come to each place at each step; what the
+    place then emits, in `emitted`, does not count."""
+    steps, batch, width = emitted.shape
+    before = ops.full((batch, 2), _NEVER, dtype=emitted.dtype, device=emitted.device)
+    arriving = [ops.zeros_like(emitted[0]).masked_fill(ops.arange(width, device=emitted.device) > 1, _NEVER)]
+    for t in range(1, steps):
+        now = ops.cat([before, arriving[-1] + emitted[t - 1]], 1)
+        arriving.append((ways + now.unfold(1, width, 1).transpose(0, 1)).logsumexp(0))
+    return ops.stack(arriving)
+
+
+def _ending(reached: Any, ins: Any, lengths: Any) -> Any:
+    """(N,): the log-probability of all paths that end at the last place or the one before, after each one's own steps."""
+    alone, none = lengths == 1, ins == 0
+    number, step = ops.arange(reached.shape[1], device=reached.device), (ins - 1).clamp(min=0)
+    last, other = (reached[step, number, (lengths - back).clamp(min=0)] for back in (1, 2))
+    # without a step a path is before the first label; there is no place before the only one
+    last, other = last.masked_fill(none, _NEVER).masked_fill(none & alone, 0.0), other.masked_fill(none | alone, _NEVER)
+    return ops.stack([last, other]).logsumexp(0)
+
+
+def _emitted(lp: Any, spelled: _Spelled) -> Any:
+    steps, batch, _ = lp.shape
+    return lp.gather(2, spelled.places[:batch].unsqueeze(0).expand(steps, batch, spelled.width))
+
+
+def _losses(lp: Any, spelled: _Spelled, ins: Any) -> Any:
+    """(N,): each loss; a huge one where no path spells the target."""
+    emitted = _emitted(lp, spelled)
+    return -_ending(_arriving(emitted, spelled.ways) + emitted, ins, spelled.lengths)
+
+
+def _losses_and_slopes(lp: Any, spelled: _Spelled, ins: Any) -> tuple[Any, Any]:
+    """`_losses` and their gradients (T, N, C).  spelled: the targets, and then all of them once more from their ends.
+
+    A path is one from the first step and one from the last that meet: both kinds go on together, as rows of one batch.
+    """
+    steps, batch, _ = lp.shape
+    emitted, lengths = _emitted(lp, spelled), spelled.lengths[:batch]
+    time, place, number = (ops.arange(n, device=lp.device) for n in (steps, spelled.width, batch))
+    time, number = time.unsqueeze(1), number.unsqueeze(1)
+    mirrored = (ins - 1 - time).clamp(min=0).unsqueeze(2), number, (lengths.unsqueeze(1) - 1 - place).clamp(min=0)
+    arriving = _arriving(ops.cat([emitted, emitted[mirrored]], 1), spelled.ways)
+    reached = arriving[:, :batch] + emitted
+    losses = -_ending(reached, ins, lengths)
+    within = time < ins
+    counts = within.unsqueeze(2) & (place < lengths.unsqueeze(1)) & ~(losses > -_NEVER / 2).unsqueeze(1)
+    share = (reached + arriving[:, batch:][mirrored] + losses.unsqueeze(1)).masked_fill(~counts, _NEVER).exp()
+    where = spelled.places[:batch].unsqueeze(0).expand(*share.shape)
+    return losses, lp.exp().masked_fill(~within.unsqueeze(2), 0.0) - ops.zeros_like(lp).scatter_add(2, where, share)
+
+
+def _slopes_back(node: Any, g: Any) -> Any:
+    (lp, version), slopes, spelled, ins = node[tape.SAVED]
+    lp = saved_tensor(lp, version, node)
+    if tape.recording(lp):
+        slopes = _losses_and_slopes(lp, spelled, ins)[1]
+    return (slopes * g.unsqueeze(1),)
+
+
 def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int = 0,
              reduction: str = "mean", zero_infinity: bool = False) -> Any:
     """-log of the probability of all paths over (T, N, C) log-probabilities that spell each target.
@@ -54,6 +140,8 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     if not log_probs.is_floating_point():
         raise RuntimeError(f"ctc_loss: log_probs must be of a floating type, got {log_probs.dtype}")
     same_device("ctc_loss", log_probs, targets)
+    if not log_probs.numel():
+        raise RuntimeError(f"log_probs tensor must not be empty, got shape {tuple(log_probs.shape)}")
     single = log_probs.dim() == 2
     lp = log_probs.unsqueeze(1) if single else log_probs
     steps, batch, classes = lp.shape
@@ -65,49 +153,18 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     if any(not 0 <= n <= steps for n in ins):
         raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(ins)}")
     rows = _rows(targets.reshape(1, -1) if single and targets.dim() == 1 else targets, outs)
-    longest = max(outs, default=0)
-    width = 2 * longest + 1
-    # Between, before and after the labels stand blanks; a step stays, goes on by one, or jumps a blank between
-    # different
-    # labels.
-    spelled = [[blank] * width for _ in rows]
-    jump = [[False] * width for _ in rows]
-    for n, row in enumerate(rows):
-        for i, label in enumerate(row):
-            spelled[n][2 * i + 1] = label
-            jump[n][2 * i + 1] = i > 0 and row[i - 1] != label
-    device = lp.device
-    places = ops.tensor(spelled, dtype=dtypes.int64, device=device)
-    jumps = ops.tensor(jump, dtype=dtypes.bool_, device=device)
-    emitted = lp.gather(2, places.unsqueeze(0).expand(steps, batch, width))
-    never = ops.full((batch, 1), _NEVER, dtype=lp.dtype, device=device)
-    first = ops.arange(width, device=device).unsqueeze(0) < 2
-    alpha = ops.where(first, emitted[0], ops.full_like(emitted[0], _NEVER)) if steps else ops.where(
-        ops.arange(width, device=device).unsqueeze(0) < 1, never * 0, never)
-    for t in range(1, steps):
-        one = ops.cat([never, alpha[:, :-1]], 1)
-        two = ops.cat([never, never, alpha[:, :-2]], 1)[:, :width]
-        two = ops.where(jumps, two, ops.full_like(two, _NEVER))
-        new = ops.stack([alpha, one, two]).logsumexp(0) + emitted[t]
-        if min(ins) > t:
-            alpha = new
-        else:
-            going = ops.tensor([[n > t] for n in ins], dtype=dtypes.bool_, device=device)
-            alpha = ops.where(going, new, alpha)
-    last = ops.tensor([[2 * n, max(2 * n - 1, 0)] for n in outs], dtype=dtypes.int64, device=device)
-    ends = alpha.gather(1, last)
-    only = ops.tensor([[False, n == 0] for n in outs], dtype=dtypes.bool_, device=device)
-    loss = -ops.where(only, ops.full_like(ends, _NEVER), ends).logsumexp(1)
-    if lp.requires_grad and steps:
-        # nothing in value; in gradient exp(log_probs) at each step that counts
-        counts = ops.tensor([[t < n for n in ins] for t in range(steps)], dtype=dtypes.bool_, device=device)
-        total = lp.exp().sum(2).masked_fill(~counts, 0).sum(0)
-        loss = loss + (total - total.detach())
+    counted = ops.tensor(ins, dtype=dtypes.int64, device=lp.device)
+    if tape.recording(lp):
+        spelled = _Spelled([*rows, *[row[::-1] for row in rows]], blank, lp)
+        loss, slopes = _losses_and_slopes(lp.detach(), spelled, counted)
+        loss = tape.record(loss, _slopes_back, (lp,), ((lp, lp.store.version), slopes, spelled, counted), "CtcLossBackward0")
+    else:
+        loss = _losses(lp, _Spelled(rows, blank, lp), counted)
     impossible = loss > -_NEVER / 2
     infinite = ops.full_like(loss, 0.0 if zero_infinity else float("inf"))
     loss = ops.where(impossible, infinite, loss)
     if reduction == "mean":
-        lengths = ops.tensor([max(n, 1) for n in outs], dtype=lp.dtype, device=device)
+        lengths = ops.tensor([max(n, 1) for n in outs], dtype=lp.dtype, device=lp.device)
         return (loss / lengths).mean()
     if reduction == "sum":
         return loss.sum()
