@@ -48,6 +48,7 @@ view_of = _nobody("view_of")
 pinned_empty = _nobody("pinned_empty")
 operations = _nobody("operations")  # the table of operations
 searchsorted = _nobody("searchsorted")
+gradient_of_values = _nobody("gradient_of_values")  # the gradient of a sparse tensor's values, from the tensor's; of another tensor itself
 sparse_form = _nobody("sparse_form")  # carries an operation out, by its name, on sparse tensors
 
 # of `autograd`, for tensors with tangents

@@ -42,7 +42,7 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if t.meta.dtype.is_complex:
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t.meta.dtype}")
-            g = _one(t)
+            g = _one(t) if t.meta.plain else hooks.gradient_of_values(t, _one(t))
         else:
             if not isinstance(g, Tensor):
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -50,6 +50,8 @@ def _start(tensors: Sequence[Tensor], grads: Sequence[Any], create: bool) -> lis
             if g.meta.shape != t.meta.shape:
                 raise RuntimeError(f"Mismatch in shape: grad_output[0] has a shape of {g.meta.shape} and output[0] has a shape of "
                                    f"{t.meta.shape}.")
+            if not t.meta.plain:
+                g = hooks.gradient_of_values(t, g)
             if g.meta.device is not t.meta.device:
                 if g.meta.shape or g.meta.device.type != "cpu":
                     raise hooks.mismatch("backward", [t, g], [t], labels=("output", "gradient"), begins=(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks
-from ..autograd import tape
+from ..autograd import functions, tape
 from ..engine.fronts import ANY
 from ..engine.operation import layouts
 from ..engine.plans import Compose, under
@@ -159,6 +159,10 @@ class Sparse(Tensor):
     @grad.setter
     def grad(self, g: Any) -> None:
         self._value.grad = None if g is None else g._value if isinstance(g, Sparse) else g
+
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
+        """`Tensor.backward`; gradient: sparse, or strided with numbers at all places, of which those that are specified here count."""
+        functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Makes the values a leaf that accumulates gradients, or stop being one."""
@@ -570,7 +574,10 @@ def to_sparse(self: Any, sparse_dim: Any = None, *, layout: Any = None, blocksiz
 
 
 def _to_layout(self: Any, n: int, name: str, blocksize: Any) -> Any:
-    return class_of(name).of(_to_sparse(self, n), blocksize)
+    kind = class_of(name)
+    if kind.block_dims and tape.recording(self):  # the zeros in a block are its elements too, with a gradient
+        return _at_places(self, kind.of(_to_sparse(self.detach(), n), blocksize))
+    return kind.of(_to_sparse(self, n), blocksize)
 
 
 def _to_sparse(self: Any, n: int) -> Any:
@@ -667,5 +674,16 @@ def _answer(operation: Operation, values: tuple[Any, ...], out: Any = None) -> A
     return answer(operation, values, out)
 
 
-hooks.provide(sparse_form=_form)
+def _gradient_of_values(t: Any, g: Any) -> Any:
+    """The gradient of a tensor's values, which its history is that of, from the tensor's own: sparse, or strided with numbers at all places."""
+    if not isinstance(t, Sparse):
+        return g
+    if isinstance(g, Sparse):
+        if type(g) is type(t) and all(i is j for i, j in zip(g._index, t._index, strict=True)):
+            return g._value
+        g = g.to_dense()
+    return _at_places(g, t)._value
+
+
+hooks.provide(sparse_form=_form, gradient_of_values=_gradient_of_values)
 layouts[SparseMeta] = _answer

@@ -202,3 +202,38 @@ def test_any_matrix_comes_back(rows, columns, seed, name):
     if rows and columns:
         v = torch.tensor(rng.standard_normal((columns, 2)))
         np.testing.assert_allclose((s @ v).numpy(), dense.numpy() @ v.numpy(), rtol=1e-12, atol=1e-12)
+
+
+WAYS = {"coo": lambda t: t.to_sparse(), "hybrid": lambda t: t.to_sparse(1), "csr": lambda t: t.to_sparse_csr(), "csc": lambda t: t.to_sparse_csc(),
+        "bsr": lambda t: t.to_sparse_bsr((2, 3)), "bsc": lambda t: t.to_sparse_bsc((2, 3))}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pass_may_begin_at_a_sparse_tensor(way):
+    dense = np.arange(24.0).reshape(4, 6) * (np.arange(24).reshape(4, 6) % 5 == 1)
+    for _ in range(6):  # until the call is learned
+        x = torch.tensor(dense, requires_grad=True)
+        made = WAYS[way](x)
+        places = made.detach()._with(torch.ones_like(made.detach()._value)).to_dense()  # zeros within a block, or a row, are specified as well
+        for gradient in ((made * 3).detach(), torch.ones(4, 6, dtype=torch.float64), (made * 3).detach().to_dense().to_sparse()):
+            want = (gradient.to_dense() if gradient.layout is not torch.strided else gradient) * places
+            x.grad = None
+            made.backward(gradient, retain_graph=True)
+            assert x.grad.layout is torch.strided and torch.equal(x.grad, want)
+            assert torch.equal(torch.autograd.grad(made, x, gradient, retain_graph=True)[0], want)
+        x.grad, weights = None, torch.arange(24.0, dtype=torch.float64).reshape(4, 6)
+        (made.to_dense() * weights).sum().backward()
+        assert torch.equal(x.grad, weights * places)
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        made.backward(torch.ones(4, 5))
+    with pytest.raises(RuntimeError, match="scalar outputs"):
+        made.backward()
+
+
+def test_a_pass_from_a_sparse_leaf_fills_its_own_gradient():
+    leaf = torch.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse_csr().requires_grad_()
+    leaf.backward(torch.tensor([[5.0, 6.0], [7.0, 8.0]]))
+    assert leaf.grad.layout is torch.sparse_csr and leaf.grad.to_dense().tolist() == [[0.0, 6.0], [7.0, 0.0]]
+    one = torch.tensor([3.0], requires_grad=True)
+    torch.sparse_coo_tensor([[0], [0]], one * 2, (1, 1)).backward()
+    assert one.grad.tolist() == [2.0]
