@@ -1,7 +1,7 @@
 """Scans as vector code.
 
 Two forms.  "along": vectors lie along the scanned axis; each is scanned in its register, by doubling steps, and joined
-to what came before.  "across": every lane has a row of its own.
+to what came before; maxima and minima of floats go element by element.  "across": every lane has a row of its own.
 
 Few long rows are cut into pieces: one stage finds each piece's total, a second what comes before each piece, a third
 scans the pieces.  Where the cuts are depends on the domain alone.
@@ -68,6 +68,8 @@ class _Kernel:
         self.em, self.program, self.across, self.totals = em, program, form == "across", name == NAMES[0]
         self.state = state_types(program)
         self.lanes = scan_lanes(program)
+        if not self.across and len(self.state) == 2 and program.elem.dtype.kind == "f":
+            self.lanes = 1  # each doubling step would look for NaN, and choose values and positions: elements one by one are sooner done
         block, first_number = "%block", len(types)
         pointers = [em.pointer("%args", k) for k in range(len(types))]
         if self.pieces:
@@ -166,13 +168,16 @@ class _Kernel:
         with em.loop("0", main, str(lanes), list(zip(types, carry, strict=True))) as loop:
             i = em.sub(top, loop.i) if reverse else em.add(unit.begin, loop.i)
             loop.next = self._vector(unit, i, None, loop.vars)
-        with em.loop(main, count, str(lanes), list(zip(types, loop.vars, strict=True))) as tail:
-            rest = em.sub(count, main)
-            i = unit.begin if reverse else em.add(unit.begin, main)
-            tail.next = self._vector(unit, i, em.first_lanes(rest, lanes), tail.vars)
+        after = loop.vars
+        if lanes > 1:
+            with em.loop(main, count, str(lanes), list(zip(types, after, strict=True))) as tail:
+                rest = em.sub(count, main)
+                i = unit.begin if reverse else em.add(unit.begin, main)
+                tail.next = self._vector(unit, i, em.first_lanes(rest, lanes), tail.vars)
+            after = tail.vars
         if self.totals:
             number = self._piece(unit)
-            for d, w, v in zip(self.state, self.work, tail.vars, strict=True):
+            for d, w, v in zip(self.state, self.work, after, strict=True):
                 last = v if lanes == 1 else em.op(f"extractelement {ty(d, lanes)} {v}, i64 {lanes - 1}")
                 em.store(d, 1, last, em.at(w, em.mul(number, str(d.itemsize))))
 
