@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import dtypes
+from ...autograd import tape
 from ...autograd.mode import is_grad_enabled, no_grad
 from ...tensor import Tensor
 from ..table import op
+from . import matrices
 
 _ENDLESS = 1000  # steps where no number is given
 
@@ -23,8 +25,9 @@ def lobpcg(A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor |
 
     X (..., m, n) is the start, random by default; n is the size of its block, k by default; iK (..., m, m) approximates the inverse of A; at most
     `niter` steps are made, or as many as ask for the relative residual `tol`.  `method` may be "basic" or "ortho", which do the same here; the
-    ortho parameters are taken and not needed; a `tracker` is not called.  Raises ValueError where m < 3 n, NotImplementedError where a
-    gradient is asked for.
+    ortho parameters are taken and not needed; a `tracker` is not called.  Gradients are those of the symmetric parts of A and B, at the pairs as they were
+    found, and need eigenvalues that differ from all others.  Raises ValueError where m < 3 n, NotImplementedError where a gradient of a sparse
+    matrix is asked for.
     """
     if method not in (None, "basic", "ortho"):
         raise ValueError(f"lobpcg: method must be 'basic' or 'ortho', got {method!r}")
@@ -33,8 +36,9 @@ def lobpcg(A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor |
         raise ValueError(f"lobpcg: A must be (..., m, m), got {tuple(A.shape)}")
     if A.dtype not in _TOLERANCE:
         raise ValueError(f"lobpcg: A must be float32 or float64, got {A.dtype}")
-    if is_grad_enabled() and (A.requires_grad or B is not None and B.requires_grad):
-        raise NotImplementedError("lobpcg: the derivative is not implemented; torch.linalg.eigh has one, and no_grad() leaves it out")
+    recorded = is_grad_enabled() and (A.requires_grad or B is not None and B.requires_grad)
+    if recorded and not (A.meta.plain and (B is None or B.meta.plain)):
+        raise NotImplementedError("lobpcg: the derivative is not implemented for sparse matrices; that of to_dense() is, and no_grad() leaves it out")
     k = (1 if X is None else X.shape[-1]) if k is None else k
     n = (k if X is None else X.shape[-1]) if n is None else n
     if m < 3 * n:
@@ -50,19 +54,58 @@ def lobpcg(A: Tensor, k: int | None = None, B: Tensor | None = None, X: Tensor |
     asked = _TOLERANCE[A.dtype] if tol is None else tol
     steps = _ENDLESS if niter is None or niter < 0 else niter
     up = largest is None or largest
-    with no_grad():
-        if A.dim() == 2:
-            return _pairs(A, B, X, iK, k, steps, asked, up)
-        lead = A.shape[:-2]
-        count = lead.numel()
+    if not recorded:
+        made: tuple[Tensor, Tensor] = _of_each(A, B, X, iK, k, steps, asked, up)
+        return made
+    a, b = (A + A.mT) * 0.5, None if B is None else (B + B.mT) * 0.5
+    e, v = [t.clone() for t in _of_each(a, b, X, iK, k, steps, asked, up)]
+    saved = matrices.keep(a) if b is None else matrices.keep(a, b), matrices.keep_outputs(e, v)
+    tape.record_many((e, v), _pairs_back, (a, b), saved, "LOBPCGAutogradFunctionBackward")
+    return e, v
 
-        def each(t: Any) -> Any:
-            return [None] * count if t is None else t.reshape(count, *t.shape[-2:]).unbind(0)
-        made = [_pairs(a, b, x, inverse, k, steps, asked, up) for a, b, x, inverse in zip(each(A), each(B), each(X), each(iK), strict=True)]
-        from ..concat import stack
-        if not made:
-            return A.new_empty((*lead, k)), A.new_empty((*lead, m, k))
-        return stack([e for e, _ in made]).reshape(*lead, k), stack([v for _, v in made]).reshape(*lead, m, k)
+
+@no_grad()
+def _of_each(A: Tensor, B: Any, X: Any, iK: Any, k: int, steps: int, tol: float, up: bool) -> tuple[Tensor, Tensor]:
+    """The pairs of a matrix, or of each of a batch."""
+    if A.dim() == 2:
+        return _pairs(A, B, X, iK, k, steps, tol, up)
+    lead, m = A.shape[:-2], A.shape[-1]
+    count = lead.numel()
+
+    def each(t: Any) -> Any:
+        return [None] * count if t is None else t.reshape(count, *t.shape[-2:]).unbind(0)
+    made = [_pairs(a, b, x, inverse, k, steps, tol, up) for a, b, x, inverse in zip(each(A), each(B), each(X), each(iK), strict=True)]
+    from ..concat import stack
+    if not made:
+        return A.new_empty((*lead, k)), A.new_empty((*lead, m, k))
+    return stack([e for e, _ in made]).reshape(*lead, k), stack([v for _, v in made]).reshape(*lead, m, k)
+
+
+def _pairs_back(node: Any, gs: Any) -> Any:
+    """Of A v = e B v with v^T B v = 1: de = v^T (dA - e dB) v, and dv = P (dA - e dB) v - v (v^T dB v) / 2, where P inverts e B - A on all other pairs."""
+    from .solving import solve_ex
+    inputs, outputs = node[tape.SAVED]
+    (a, *rest), (e, v) = matrices.kept(node, inputs), matrices.kept_outputs(node, outputs)
+    b = rest[0] if rest else None
+    g_e, g_v = gs
+    moved = None if g_e is None else v * g_e.unsqueeze(-2)
+    if g_v is not None:
+        rows, goal = v.mT, g_v.mT  # a pair each
+        by_b = rows if b is None else rows @ b
+        along = (rows * goal).sum(-1, keepdim=True)
+        size = a.detach().abs().sum(-1).amax(-1)  # that of the pair's own eigenvalue, for which e B - A has none
+        own = by_b.unsqueeze(-1) * by_b.unsqueeze(-2) * (size + (size == 0)).reshape(*size.shape, 1, 1, 1)
+        whole = matrices.identity(a, a.meta.shape[-1]) if b is None else b.unsqueeze(-3)
+        shifted = e.reshape(*e.shape, 1, 1) * whole - a.unsqueeze(-3) + own
+        turned = solve_ex(shifted, (goal - by_b * along).unsqueeze(-1))[0].squeeze(-1).mT
+        moved = turned if moved is None else moved + turned
+    g_a = moved @ v.mT
+    if b is None:
+        return (g_a, None)
+    scaled = moved * e.unsqueeze(-2)
+    if g_v is not None:
+        scaled = scaled + v * (along.mT * 0.5)
+    return (g_a, -(scaled @ v.mT))
 
 
 _TOLERANCE = {dtypes.float32: 2.0 ** -11.5, dtypes.float64: 2.0 ** -26}

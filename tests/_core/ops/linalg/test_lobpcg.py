@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as fb
+from flambeau.autograd import gradcheck, gradgradcheck
 
 
 def _symmetric(m: int, *lead: int, seed: int = 0) -> np.ndarray:
@@ -53,6 +54,29 @@ def test_sparse_matrices_and_few_steps() -> None:
     assert (few > none).all() and start.norm() > 0
 
 
+@pytest.mark.parametrize("largest, lead, pencil", [(True, (), False), (False, (), True), (False, (2,), False)])
+def test_gradients_of_any_order(largest: bool, lead: tuple[int, ...], pencil: bool) -> None:
+    fb.manual_seed(3)
+    a = fb.tensor(_symmetric(9, *lead), requires_grad=True)
+    b = fb.tensor(_symmetric(9, *lead, seed=1) + 40 * np.eye(9), requires_grad=True) if pencil else None
+    start = fb.randn(*lead, 9, 3, dtype=fb.float64)
+
+    def whole(a: fb.Tensor, *b: fb.Tensor) -> tuple[fb.Tensor, fb.Tensor]:
+        e, x = fb.lobpcg(a, 2, *b, X=start, largest=largest, tol=1e-11)
+        return e, x * x.detach()[..., :1, :].sign()  # either sign is an eigenvector
+    given = (a,) if b is None else (a, b)
+    assert gradcheck(whole, given, fast_mode=bool(lead))
+    if not lead:
+        assert gradcheck(lambda *t: whole(*t)[0], given, fast_mode=True) and gradcheck(lambda *t: whole(*t)[1], given, fast_mode=True)
+        assert gradgradcheck(whole, given, fast_mode=True)
+    if not pencil:  # as those of all pairs
+        want, vectors = fb.linalg.eigh((a + a.mT) / 2)
+        pair = 8 if largest else 0
+        one = fb.autograd.grad((want[..., pair] + vectors[..., pair].square() @ fb.arange(9.0).double()).sum(), a)[0]
+        e, x = whole(a)
+        np.testing.assert_allclose(fb.autograd.grad((e[..., 0] + x[..., 0].square() @ fb.arange(9.0).double()).sum(), a)[0].numpy(), one.numpy(), atol=1e-8)
+
+
 def test_refusals() -> None:
     a = fb.eye(8)
     for error, text, call in ((ValueError, "smaller than 3 x the number of requested eigenpairs", lambda: fb.lobpcg(a, 3)),
@@ -61,6 +85,6 @@ def test_refusals() -> None:
                               (ValueError, "n must be at least k", lambda: fb.lobpcg(a, 2, n=1)),
                               (ValueError, r"X must be \(8, 1\)", lambda: fb.lobpcg(a, X=fb.ones(7, 1))),
                               (ValueError, "A must be float32 or float64", lambda: fb.lobpcg(fb.ones(8, 8, dtype=fb.int64))),
-                              (NotImplementedError, "the derivative is not implemented", lambda: fb.lobpcg(a.clone().requires_grad_()))):
+                              (NotImplementedError, "not implemented for sparse matrices", lambda: fb.lobpcg(a.to_sparse().requires_grad_()))):
         with pytest.raises(error, match=text):
             call()
