@@ -104,9 +104,23 @@ def lines() -> list[Line]:
             fill(at, bins)
             return lambda: out.scatter_add_(0, at, x)
         found.append(Line(f"scatter_add of {_SCATTERED} into {bins}", added, 12 * _SCATTERED + 8 * min(bins, _SCATTERED), _SCATTERED))
+    for last in (False, True):
+        for kind in ("forward", "images", "weights"):
+            def one(t: Any, fill: Any, last: bool = last, kind: str = kind) -> Callable[[], Any]:
+                how = t.channels_last if last else t.contiguous_format
+                x, w = t.empty(*_PLANES, device="cuda", dtype=t.bfloat16, memory_format=how), t.empty(96, 1, 7, 7, device="cuda", dtype=t.bfloat16)
+                wanted = {"forward": (), "images": (x,), "weights": (w,)}[kind]
+                for v in wanted:
+                    v.requires_grad_()
+                if not wanted:
+                    return lambda: t.nn.functional.conv2d(x, w, padding=3, groups=96)
+                out, g = t.nn.functional.conv2d(x, w, padding=3, groups=96), t.empty(*_PLANES, device="cuda", dtype=t.bfloat16, memory_format=how)
+                return lambda: t.autograd.grad(out, wanted, g, retain_graph=True)
+            found.append(Line(f"depthwise 7 x 7 {kind} bfloat16, channels {'last' if last else 'first'}", one, 4 * _size(_PLANES), _size(_PLANES)))
     return found
 
 
+_PLANES = (16, 96, 56, 56)
 _SCATTERED = 1 << 18
 
 

@@ -80,7 +80,8 @@ def test_written_and_read(count: int, tmp_path) -> None:
 def test_bad_input() -> None:
     x = torch.zeros(3, 4, 4, dtype=torch.uint8)
     for call, words in ((lambda: io.decode_image(torch.zeros(9, dtype=torch.uint8)), "no image of a kind that is known"),
-                        (lambda: io.decode_png(io.encode_jpeg(x)), "no image PNG"), (lambda: io.decode_image(torch.zeros(9)), "uint8 tensor, got torch.float32"),
+                        (lambda: io.decode_png(io.encode_jpeg(x)), "no image PNG"),
+                        (lambda: io.decode_image(torch.zeros(9)), "uint8 tensor, got torch.float32"),
                         (lambda: io.decode_image(x), "one-dimensional"), (lambda: io.encode_png(x.float()), "got torch.float32"),
                         (lambda: io.encode_jpeg(x[:2]), r"shape \(2, 4, 4\)"), (lambda: io.encode_png(x, 10), "0 to 9, got 10"),
                         (lambda: io.write_file("never", x), "one-dimensional")):

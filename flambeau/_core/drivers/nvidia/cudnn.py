@@ -310,7 +310,7 @@ def library(launches: Launches) -> Library | None:
     return found if found.lib is not None else None
 
 
-def _packed(operands: tuple[Operand, ...]) -> bool:
+def packed(operands: tuple[Operand, ...]) -> bool:
     """Whether all lie row by row, or all channels last."""
     return all(is_contiguous(*o) for o in operands) or all(is_channels_last(*o) for o in operands)
 
@@ -321,7 +321,7 @@ def convolution(launches: Launches, device: int, spec: Convolution) -> PreparedL
     x, w, y = spec.x, spec.w, spec.y
     even = all((i + 2 * p - d * (k - 1) - 1) // s + 1 == o
                for i, p, d, k, s, o in zip(x[0][2:], spec.padding, spec.dilation, w[0][2:], spec.stride, y[0][2:], strict=True))
-    found = library(launches) if spec.library and even and spec.dtype.kind == "f" and all(numel(o[0]) for o in (x, w, y)) and _packed((x, w, y)) else None
+    found = library(launches) if spec.library and even and spec.dtype.kind == "f" and all(numel(o[0]) for o in (x, w, y)) and packed((x, w, y)) else None
     if found is None:
         return None
     benchmark, deterministic, tf32 = spec.how

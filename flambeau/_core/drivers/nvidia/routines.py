@@ -36,7 +36,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Fft: ("cufft", "transform"),
     specs.RealFft: ("cufft", "transform"),
     specs.Lapack: ("cusolver", "lapack"),
-    specs.Convolution: ("cudnn", "convolution"),
+    specs.Convolution: ("convolutions", "convolution"),
     specs.Attention: ("attention", "forward"),
     specs.AttentionGradient: ("attention", "backward"),
     specs.Collective: ("collectives", "collective"),

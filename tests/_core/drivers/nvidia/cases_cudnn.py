@@ -114,6 +114,23 @@ def case_types() -> None:
     assert torch.nn.functional.conv2d(x, data(torch.float16, 3, 2, 3, 3).cuda(), padding="same").dtype is torch.float16
 
 
+def case_one_channel_a_group() -> None:
+    """By our kernels: one and two axes, plain and transposed, several results a channel, types, channels last, without cuDNN."""
+    import flambeau as torch
+    before = sum(ran())
+    for n, each, step, bias in itertools.product((1, 2), (1, 3), (1, 2), (False, True)):
+        shape = (2, 5, *(13, 11)[:n])
+        for w, transposed, how in (((5 * each, 1, *(3, 5)[:n]), False, {"dilation": 3 - step}), ((5, 1, *(3, 4)[:n]), True, {"output_padding": step - 1})):
+            b = data(torch.float32, 5 if transposed else 5 * each) if bias else None
+            worst = both(n, data(torch.float32, *shape), data(torch.float32, *w), b, transposed, padding=1, stride=step, groups=5, **how)
+            assert worst < 2e-6, (n, each, step, bias, transposed, worst)
+    for d, limit in ((torch.float64, 1e-12), (torch.float32, 2e-6), (torch.float16, 3e-3), (torch.bfloat16, 2e-2)):
+        for last in (False, True):
+            worst = both(2, data(d, 3, 40, 15, 14), data(d, 40, 1, 7, 7), data(d, 40), last=last, padding=3, groups=40)
+            assert worst < limit, (d, last, worst)
+    assert sum(ran()) == before
+
+
 def case_layouts() -> None:
     """Channels last stay last; anything else is copied; axes of length 1 have no order."""
     import flambeau as torch

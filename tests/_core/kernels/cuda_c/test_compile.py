@@ -16,7 +16,7 @@ from flambeau._core.dtypes import ALL, bfloat16, bool_, complex64, complex128, d
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import philox
 from flambeau._core.kernels.cuda_c import Kernel, compile, nvrtc, render
-from flambeau._core.kernels.cuda_c.handwritten import nonzero, searching, sorting, topk
+from flambeau._core.kernels.cuda_c.handwritten import channelwise, nonzero, searching, sorting, topk
 from flambeau._core.kernels.cuda_c.nvrtc import CompileError, build
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 
@@ -211,12 +211,23 @@ def ordering() -> Iterator[Kernel]:
     yield nonzero.put(float32, (30, 500), 600, ((600, 1), (500, 1), (1, 30)))
 
 
-FAMILIES = {"ordering": ordering, "pairs": pairs, "across": across, "scattered": scattered_rows, "map": maps, "reduce": reductions, "rows": rows,
+def of_channels() -> Iterator[Kernel]:
+    """Convolutions of one channel a group, of channels before and after the axes."""
+    for d in (float32, float64, float16, bfloat16):
+        for kernel, step, apart in (((3, 3), 1, 1), ((7, 7), 1, 1), ((5, 5), 2, 1), ((3, 31), 1, 1), ((2, 4), 1, 3)):
+            for strides in ((96 * 4096, 4096, 64, 1), (96 * 4096, 1, 64 * 96, 96)):
+                image = ((8, 96, 64, 64), strides)
+                s = channelwise.shape(image, image, kernel, (1, 1), (step, step), (apart, apart))
+                yield from (channelwise.forward(d, s, step == 1), channelwise.images(d, s), channelwise.weights(d, s))
+
+
+FAMILIES = {"channels": of_channels, "ordering": ordering, "pairs": pairs, "across": across, "scattered": scattered_rows, "map": maps,
+            "reduce": reductions, "rows": rows,
             "scan": scans, "scatter": scatters}
 
 
 # Registers a thread may have: several functions of doubles in one kernel take most
-LIMITS = {"ordering": 128, "pairs": 96, "across": 48, "scattered": 64, "map": 168, "reduce": 80, "rows": 80, "scan": 80, "scatter": 64}
+LIMITS = {"channels": 160, "ordering": 128, "pairs": 96, "across": 48, "scattered": 64, "map": 168, "reduce": 80, "rows": 80, "scan": 80, "scatter": 64}
 
 
 def usage(log: str) -> dict[str, tuple[int, int]]:
