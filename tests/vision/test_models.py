@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -31,8 +33,16 @@ def test_keys() -> None:
     assert "features.18.1.weight" in keys and keys[-2:] == ["classifier.1.weight", "classifier.1.bias"]
 
 
-def test_forward_and_backward(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # a GPU's convolutions have it, as PyTorch's
+@pytest.fixture
+def float32() -> Iterator[None]:
+    """A GPU's convolutions round to TF32, as PyTorch's, unless told otherwise."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+def test_forward_and_backward(device: str, float32: None) -> None:
     torch.manual_seed(0)
     net = models.ResNet(models.resnet.Bottleneck, [1, 1, 1, 1], num_classes=5).to(device)
     x = torch.randn(2, 3, 32, 32, device=device)
