@@ -30,9 +30,10 @@ class Sizes(NamedTuple):
     batch: int = 256  # of the small CNN
     gpt: tuple[int, ...] = (8, 1024, 12, 768, 12, 50304)  # batch, length, layers, width, heads, words
     resnet: tuple[int, ...] = (64, 224, 64, 3, 4, 6, 3)  # images, side, channels, blocks of each stage
+    convnext: tuple[int, ...] = (64, 224, 96, 3, 3, 9, 3)
 
 
-SMOKE = Sizes((KIB, MIB), 1 << 12, 256, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64), (1, 32, 4, 1, 1))
+SMOKE = Sizes((KIB, MIB), 1 << 12, 256, 64, (16, 32), (2, 8, 8), (1, 2, 32, 16), 3, 2, 4, (1, 16, 1, 32, 2, 64), (1, 32, 4, 1, 1), (1, 32, 8, 1, 1))
 
 
 class Line(NamedTuple):

@@ -139,5 +139,40 @@ def _resnet(t: Any, width: int, depths: list[int]) -> Any:
     return net.to("cuda", t.bfloat16).to(memory_format=t.channels_last)
 
 
+def convnext(s: Sizes) -> Iterator[Line]:
+    """Liu et al., "A ConvNet for the 2020s", ConvNeXt-T without its drops: convolutions of one channel a group, and channels that are last in between."""
+    batch, side, width, *depths = s.convnext
+
+    def step_of(t: Any) -> Work:
+        nn, f = t.nn, t.nn.functional
+
+        class Block(nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self, n: int) -> None:
+                super().__init__()
+                self.own, self.norm = nn.Conv2d(n, n, 7, padding=3, groups=n), nn.LayerNorm(n, eps=1e-6)
+                self.up, self.down, self.scale = nn.Linear(n, 4 * n), nn.Linear(4 * n, n), nn.Parameter(t.ones(n))
+
+            def forward(self, x: Any) -> Any:
+                y = self.norm(self.own(x).permute(0, 2, 3, 1))
+                return x + (self.down(f.gelu(self.up(y))) * self.scale).permute(0, 3, 1, 2)
+        t.manual_seed(0)
+        layers, before = [], 3
+        for k, depth in enumerate(depths):
+            layers += [nn.Conv2d(before, width << k, 2 if k else 4, 2 if k else 4), *[Block(width << k) for _ in range(depth)]]
+            before = width << k
+        net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000)).to("cuda", t.bfloat16)
+        x, y = _filled(t, batch, 3, side, side, dtype="bfloat16"), t.zeros(batch, dtype=t.int64, device="cuda")
+        steps = t.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, fused=True)
+
+        def step() -> None:
+            steps.zero_grad()
+            f.cross_entropy(net(x).float(), y).backward()
+            steps.step()
+        return step
+    # 4.5e9 multiplications and additions an image of 224 x 224, and twice as many for the gradients
+    yield Line(f"a step of a ConvNeXt-T, bf16, {batch} images of {side}x{side}", step_of, 0.9, flops=3 * 9e9 * batch * (side / 224) ** 2 * (width / 96) ** 2,
+               against="bfloat16 products")
+
+
 def training(s: Sizes) -> list[Line]:
-    return [*rows(s), *places(s), *numbers(s), *resnet(s), *masked_attention(s)]
+    return [*rows(s), *places(s), *numbers(s), *resnet(s), *convnext(s), *masked_attention(s)]

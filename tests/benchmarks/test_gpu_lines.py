@@ -28,7 +28,7 @@ def test_what_is_measured() -> None:
     for text in ("a + b", "tanh-GELU", "softmax", "layer_norm", "sum of", "conv2d", "attention", "times a + b of 16x16", "host's time: a + b",
                  "demo's CNN", "GPT of 124M, bf16", "feed-forward with", "softmax bf16", "layer_norm bf16", "GELU bf16", "cross_entropy float32",
                  "cross_entropy bf16", "dropout", "randn", "into 10", "into 1000", "into 1000000", "16 hot rows", "cumsum over axis 0", "cumsum over axis 1",
-                 "sort of", "top 50", "ResNet-50", "a mask", "no mask"):
+                 "sort of", "top 50", "ResNet-50", "ConvNeXt-T", "a mask", "no mask"):
         assert any(text in n for n in names), text
     assert [line.name.split(",")[0].split(" of ")[0] for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
 
@@ -41,6 +41,21 @@ def bench(tmp_path: Path, *options: str) -> tuple[subprocess.CompletedProcess[st
                           capture_output=True, text=True, env=environment, timeout=900, check=False)
     rows = [[c.strip() for c in line.split("|")[1:-1]] for line in table.read_text().splitlines() if line.startswith("| ")][1:]
     return done, rows, json.loads(table.with_suffix(".json").read_text())
+
+
+@on_fake
+def test_where_the_time_goes(tmp_path: Path) -> None:
+    """Each launch of a step has a name, a time and how often it was; all of them are in the total."""
+    table = tmp_path / "where.md"
+    environment = {k: v for k, v in os.environ.items() if k not in ("CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS")}
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "gpu" / "where.py"), "--smoke", "--only", "a step of a GPT", "--most", "5", "--table",
+                           str(table)], capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (head,) = [line for line in table.read_text().splitlines() if line.startswith("###") and "flambeau" in line]
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in table.read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 6 and rows[-1][2].endswith("others") and any("attention" in row[2] or "matmul" in row[2] for row in rows)
+    total = float(head.split(": ")[-1].split(" ms")[0])
+    assert abs(sum(float(row[0]) for row in rows) - total) < 0.1 and int(head.split(" in ")[1].split()[0]) > 20
 
 
 @pytest.mark.slow

@@ -1,0 +1,113 @@
+"""Where a step's time goes on a GPU, beside PyTorch's: ``python benchmarks/gpu/where.py [--only TEXT] [--most N] [--table FILE] [--smoke]``.
+
+For the lines of the benchmark whose name holds TEXT (a step of a network, unless told otherwise): each launch of one repetition is timed by events around it, with
+the GPU idle before it, and the times are added up by the launch's name and sizes.  So small kernels seem longer by what the host takes to record an event, some
+microseconds, and what overlaps is counted twice.  PyTorch's kernels are its own profiler's.  --smoke tries it at a thousandth of the size, on the tests' fake
+driver where there is no GPU: its figures mean nothing.  Exit status: 0, or 2 where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+from gpu_lines import SMOKE, Sizes, Work, all_lines  # noqa: E402
+
+Times = dict[str, tuple[float, int]]  # by what was launched: seconds, and how often
+
+
+def ours(t: Any, work: Work) -> Times:
+    """Of Flambeau's launches, copies among them."""
+    from flambeau._core.runtime import dispatch
+    events: list[tuple[str, Any, Any]] = []
+
+    def launched(device: Any, stream: Any, prepared: Any, args: Any) -> Any:
+        t.cuda.synchronize()
+        begin, end = (t.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record(stream)
+        events.append((f"{prepared.name}, {prepared.nbytes / 1e6:.3g} MB" if prepared.nbytes else prepared.name, begin, end))
+        return lambda: end.record(stream)
+    for _ in range(3):
+        work()
+    t.cuda.synchronize()
+    with dispatch.observe(launched, lambda copy: None, lambda wait: None):
+        work()
+        t.cuda.synchronize()
+    found: dict[str, list[float]] = defaultdict(list)
+    for name, begin, end in events:
+        found[name].append(begin.elapsed_time(end) / 1e3)
+    return {name: (sum(seconds), len(seconds)) for name, seconds in found.items()}
+
+
+def theirs(t: Any, work: Work) -> Times:
+    """Of PyTorch's kernels, by its profiler."""
+    for _ in range(3):
+        work()
+    t.cuda.synchronize()
+    with t.profiler.profile(activities=[t.profiler.ProfilerActivity.CUDA]) as watched:
+        work()
+        t.cuda.synchronize()
+    return {e.key[:90]: (e.self_device_time_total / 1e6, e.count) for e in watched.key_averages() if e.self_device_time_total}
+
+
+def told(name: str, times: Times, most: int) -> list[str]:
+    """The longest first."""
+    total = sum(seconds for seconds, _ in times.values())
+    order = sorted(times.items(), key=lambda item: -item[1][0])
+    lines = [f"### {name}: {total * 1e3:.2f} ms in {sum(n for _, n in times.values())} launches", "", "| ms | launches | what |", "|---|---|---|"]
+    lines += [f"| {seconds * 1e3:.3f} | {n} | {what.replace('|', '/')} |" for what, (seconds, n) in order[:most]]
+    rest = sum(seconds for _, (seconds, _) in order[most:])
+    return [*lines, *([f"| {rest * 1e3:.3f} | | {len(order) - most} others |"] if len(order) > most else []), ""]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="a step of", help="lines whose name holds this text (a step of)")
+    parser.add_argument("--most", type=int, default=25, help="names that are shown of each")
+    parser.add_argument("--table", default="", help="a file for it")
+    parser.add_argument("--smoke", action="store_true", help="tiny; on the tests' fake driver where there is no GPU")
+    options = parser.parse_args()
+    if options.smoke:
+        from host_cost import fake
+        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
+        from flambeau._core.drivers.nvidia import probe
+        if not probe.look().count and not fake("eager"):
+            print("where: nothing was tried: the fake driver needs g++")
+            return 2
+    import flambeau
+    if not flambeau.cuda.is_available():
+        from flambeau._core.runtime import gpus
+        print(f"where: nothing was measured: {gpus.why_none()}")
+        return 2
+    sides = {"flambeau": (flambeau, ours)}
+    try:
+        torch = importlib.import_module("torch")
+        sides |= {"torch": (torch, theirs)} if torch.cuda.is_available() else {}
+    except ImportError:
+        pass
+    lines = []
+    for line in all_lines(SMOKE if options.smoke else Sizes()):
+        if options.only not in line.name:
+            continue
+        for side, (t, measure) in sides.items():
+            t.backends.cudnn.benchmark = True
+            try:
+                lines += told(f"{line.name}, {side}", measure(t, line.setup(t)), options.most)
+            except Exception as error:  # the rest is worth having all the same
+                lines += [f"### {line.name}, {side}: {type(error).__name__}: {str(error)[:300]}", ""]
+            t.cuda.empty_cache()
+            if options.table:
+                Path(options.table).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
