@@ -181,6 +181,15 @@ def record_many(outs: Sequence[Tensor], backward: Callable[[Node, Any], Any], in
         spread(outs, backward, tuple([None if t is None else t.node for t in inputs]), saved, name)
 
 
+def record_underived(outs: Sequence[Tensor], inputs: Sequence[Tensor | None], name: str) -> None:
+    """Outputs that have no derivative though they depend on the inputs: a pass that reaches them raises RuntimeError, and leaves no gradient out."""
+    record_many(outs, _underived, inputs, name, "NotImplemented")
+
+
+def _underived(node: Node, gs: Any) -> Any:
+    raise RuntimeError(f"derivative for aten::{node[SAVED]} is not implemented")
+
+
 def to_output(node: Node, g: Any) -> Any:
     """Backward of one output of a node with several: hands the gradient over with its place."""
     return ((node[SAVED], g),)

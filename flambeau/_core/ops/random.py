@@ -542,13 +542,16 @@ _binomial = sampled("binomial", lambda rng, v: _binomials(rng, *v))
 def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
     """Poisson numbers with the rates in `input`, in its type.  Raises RuntimeError for a rate below 0, and for one that is NaN."""
     values_hold(input, lambda rate: rate >= 0, RuntimeError("invalid Poisson rate, expected rate to be non-negative"))
-    return _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
+    made = _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input.detach()], generator)
+    return tape.record(made, _no_slope, (input,), None, "PoissonBackward0")
 
 
 @op(method=False, batch="draws", draws_alone=True)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers of `count` trials with probability `prob`."""
-    return _binomial(empty((count + prob).meta.shape, prob.meta.dtype, prob.meta.device), [count, prob], generator)
+    made: Tensor = _binomial(empty((count + prob).meta.shape, prob.meta.dtype, prob.meta.device), [count.detach(), prob.detach()], generator)
+    tape.record_underived((made,), (count, prob), "binomial")
+    return made
 
 has("bernoulli_", batch="draws")
 has("cauchy_ exponential_ geometric_ log_normal_ rand_like randn_like", batch="draws each")

@@ -185,6 +185,12 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.meta.dtype.name}': input must have an integer type")
     if minlength < 0:
         raise RuntimeError(f"minlength should be >= 0, got {minlength}")
+    made = _counts(input, weights, minlength)
+    tape.record_underived((made,), (weights,), "bincount")
+    return made
+
+
+def _counts(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:  # noqa: A002
     if len(input.meta.shape) == 1 and input.meta.numel and dispatch.serves(input.meta.device, Occurrences):
         return _counted_by_device(input, weights, minlength)
     a = host_array(input)
@@ -391,7 +397,9 @@ def histogram(input: Tensor, bins: Any = 100, *, range: Any = None, weight: Tens
     w = _histogram_input("histogram", input, weight, tuple(input.meta.shape))
     x = contiguous(input.detach().reshape(-1))
     axis = _edges("histogram", bins, x, range)
-    return _HISTOGRAM(_counted([x], [axis], w, density), axis[0])
+    made = _HISTOGRAM(_counted([x], [axis], w, density), axis[0])
+    tape.record_underived(made, [t for t in (input, weight, bins) if isinstance(t, Tensor)], "histogram")
+    return made
 
 
 @op(method=True, out=True)
@@ -413,7 +421,9 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
         raise RuntimeError(f"torch.histogramdd(): for a {axes}-dimensional histogram range should have {2 * axes} elements, but got {len(limits)}")
     found = [_edges("histogramdd", b, x, None if limits is None else (limits[2 * i], limits[2 * i + 1]))
              for i, (b, x) in enumerate(zip(each, points, strict=True))]
-    return _HISTOGRAMDD(_counted(points, found, w, density), tuple([e for e, _, _ in found]))
+    made = _HISTOGRAMDD(_counted(points, found, w, density), tuple([e for e, _, _ in found]))
+    tape.record_underived((made[0], *made[1]), [t for t in (input, weight, *each) if isinstance(t, Tensor)], "histogramdd")
+    return made
 
 
 @op(out=True)

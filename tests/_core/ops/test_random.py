@@ -392,3 +392,18 @@ def test_dropout_of_integers(dtype):
         F.dropout(x)
     F.dropout(x, 1.0, inplace=True)
     assert not x.any()
+
+
+def test_draws_from_rates_that_require_grad() -> None:
+    rates = fb.tensor([0.5, 0.25], requires_grad=True)
+    for _ in range(6):
+        rates.grad = None
+        fb.poisson(rates).sum().backward()
+        assert rates.grad is not None and rates.grad.tolist() == [0.0, 0.0]
+        for count, chance in ((rates.detach() * 8, rates), (rates * 8, rates.detach())):
+            with pytest.raises(RuntimeError, match="derivative for aten::binomial is not implemented"):
+                fb.binomial(count, chance).sum().backward()
+    fb.manual_seed(3)
+    drawn = fb.poisson(rates * 20).detach()
+    fb.manual_seed(3)
+    assert fb.equal(drawn, fb.poisson(rates.detach() * 20))

@@ -206,3 +206,16 @@ def test_complex_numbers_have_no_order_whatever_the_shape():
     for how in ({"dim": 0}, {}):
         with pytest.raises(NotImplementedError, match="complex64"):
             fb.unique(fb.zeros((), dtype=fb.complex64), **how)
+
+
+def test_a_pass_into_counts_raises_and_leaves_no_gradient_out():
+    x = fb.tensor([0.1, 0.4, 0.9, 0.5], requires_grad=True)
+    plain, edges = x.detach(), fb.tensor([0.0, 0.5, 1.0], requires_grad=True)
+    for name, call in (("histogram", lambda: fb.histogram(x, 3)), ("histogram", lambda: fb.histogram(plain, 3, weight=x)),
+                       ("histogram", lambda: fb.histogram(plain, edges)), ("histogramdd", lambda: fb.histogramdd(x.reshape(2, 2), [2, 2])),
+                       ("bincount", lambda: (fb.bincount(fb.tensor([0, 1, 1, 2]), x),))):
+        for _ in range(6):  # learned too
+            for part in call()[:1]:
+                with pytest.raises(RuntimeError, match=f"derivative for aten::{name} is not implemented"):
+                    (part.sum() + x.sum()).backward()
+    assert not fb.histogram(plain, 3).hist.requires_grad and not fb.histc(x).requires_grad and not fb.bincount(fb.tensor([1]), x[:1].detach()).requires_grad
