@@ -1,9 +1,9 @@
 """Where a step's time goes on a GPU, beside PyTorch's: ``python benchmarks/gpu/where.py [--only TEXT] [--most N] [--table FILE] [--smoke]``.
 
-For the lines of the benchmark whose name holds TEXT (a step of a network, unless told otherwise): each launch of one repetition is timed by events around it, with
-the GPU idle before it, and the times are added up by the launch's name and sizes.  So small kernels seem longer by what the host takes to record an event, some
-microseconds, and what overlaps is counted twice.  PyTorch's kernels are its own profiler's.  --smoke tries it at a thousandth of the size, on the tests' fake
-driver where there is no GPU: its figures mean nothing.  Exit status: 0, or 2 where there is no GPU.
+For the lines of the benchmark whose name holds TEXT (a step of a network, unless told otherwise): each launch of one repetition is timed by events
+around it, with the GPU idle before it, and the times are added up by the launch's name and sizes.  So small kernels seem longer by what the host takes to
+record an event, some microseconds, and what overlaps is counted twice.  PyTorch's kernels are its own profiler's.  --smoke tries it at a thousandth of
+the size, on the tests' fake driver where there is no GPU: its figures mean nothing.  Exit status: 0, or 2 where there is no GPU.
 """
 
 from __future__ import annotations

@@ -264,6 +264,15 @@ class Spread(Spec):
     n: int
 
 
+class Stepwise(Spec):
+    """``entry(out, first, second)``: out[i] = name(first[i], second[i]) for i < n, all of one type; name: "gcd" or "lcm" of integers, "igamma" or "igammac"
+    of float32 and float64."""
+
+    name: str
+    dtype: Type
+    n: int
+
+
 class Occurrences(Spec):
     """``entry(counts, source, [weights])``: how often each of 0 .. bins - 1 is among n numbers of an integer type (int64 for None) is added to
     counts (int64), or their weights of a type are, one after the other (float64)."""

@@ -164,14 +164,15 @@ def _host(name: str, function: Any, ins: tuple[Tensor, ...], results: tuple[Any,
 
 def _stepwise(name: str, x: Tensor, y: Tensor) -> Tensor:
     """A function of two elements that takes as many steps as they ask for, on tensors of one type and shape: a library routine on their device's queue."""
-    from ..kernels.llvm.handwritten import stepwise
+    from ..kernels.specs import Stepwise
+    from .routines import require
     shape = tuple(x.meta.shape)
     strides = layout.result_strides(shape, [(shape, x.meta.strides), (shape, y.meta.strides)])
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])  # the result's elements, in the order of memory
     x, y = contiguous(x.permute(order)), contiguous(y.permute(order))
     out = new(meta(shape, strides, x.meta.dtype, x.meta.device))
     if out.meta.numel:
-        launch.routine(name, stepwise.entry(name, out.meta.dtype, out.meta.numel), [out], [x, y], nbytes=3 * out.meta.nbytes)
+        require(out.meta.device, Stepwise(name, out.meta.dtype, out.meta.numel), (out.ptr, x.ptr, y.ptr))
     return out
 
 

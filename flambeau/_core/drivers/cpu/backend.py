@@ -36,6 +36,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Histogram: ("nonzero_histogram", "histogram"),
     specs.Check: ("nonzero_histogram", "check"),
     specs.Blocks: ("nonzero_histogram", "blocks"),
+    specs.Stepwise: ("stepwise", "stepwise"),
     specs.Fft: ("transforms", "transform"),
     specs.RealFft: ("real_transforms", "real_transform"),
     specs.Lapack: ("factorizations", "prepare"),

@@ -30,6 +30,7 @@ _WHERE: dict[type[Spec], tuple[str, str]] = {
     specs.Search: ("ordering", "search"),
     specs.Occurrences: ("ordering", "occurrences"),
     specs.Check: ("ordering", "check"),
+    specs.Stepwise: ("stepwise", "stepwise"),
     specs.JoinedMaps: ("foreach", "maps"),
     specs.JoinedReductions: ("foreach", "reductions"),
     specs.Product: ("blaslt", "product"),

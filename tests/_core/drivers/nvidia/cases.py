@@ -64,6 +64,24 @@ def case_creation() -> None:
     assert torch.zeros(0, 3, device="cuda").sum().item() == 0.0
 
 
+def case_stepwise() -> None:
+    """Functions that take as many steps as their operands ask for are kernels: nothing goes to the host between."""
+    import numpy as np
+
+    import flambeau as torch
+    from flambeau._core.runtime import dispatch
+    rng = np.random.default_rng(3)
+    whole, real = (torch.tensor(rng.integers(0, 99, (30, 40))) for _ in range(2)), (torch.tensor(rng.uniform(0.01, 9, (30, 40))) for _ in range(2))
+    for names, operands in ((("gcd", "lcm"), tuple(whole)), (("igamma", "igammac"), tuple(real))):
+        there = [t.cuda() for t in operands]
+        for name in names:
+            copies: list[object] = []
+            with dispatch.observe(lambda *launch: None, copies.append, lambda wait: None):
+                made = getattr(torch, name)(there[0], there[1].t().contiguous().t())
+            assert not copies, name
+            assert np.allclose(array(made), array(getattr(torch, name)(*operands)), rtol=1e-12, atol=0), name
+
+
 def case_pointwise() -> None:
     import numpy as np
 

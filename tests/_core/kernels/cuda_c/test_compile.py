@@ -16,7 +16,7 @@ from flambeau._core.dtypes import ALL, bfloat16, bool_, complex64, complex128, d
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import philox
 from flambeau._core.kernels.cuda_c import Kernel, compile, nvrtc, render
-from flambeau._core.kernels.cuda_c.handwritten import channelwise, nonzero, searching, sorting, topk
+from flambeau._core.kernels.cuda_c.handwritten import channelwise, nonzero, searching, sorting, stepwise, topk
 from flambeau._core.kernels.cuda_c.nvrtc import CompileError, build
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
 
@@ -207,6 +207,9 @@ def ordering() -> Iterator[Kernel]:
     for bins in (10, 4000, 5000):
         yield searching.occurrences(100000, bins)
     yield searching.check((50, 60), (1, 50), -5, 5, 0, 0, 1)
+    for d in (float32, float64, int8, int64, uint64):
+        for name in ("igamma", "igammac") if d.kind == "f" else ("gcd", "lcm"):
+            yield stepwise.kernel(name, d, 1000)
     yield nonzero.spread(1000)
     yield nonzero.put(float32, (30, 500), 600, ((600, 1), (500, 1), (1, 30)))
 
