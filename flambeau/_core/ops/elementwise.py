@@ -80,9 +80,9 @@ class Pointwise:
     ``(g, *operands, out, *numbers, **consts)`` for the operands' gradients where the derived one would be less accurate.
     accept: the kinds of common type it is defined for.  alike: tensors of one type only.  types: called with the operands, raises for types that
     it does not take together.  lacks: for what PyTorch has no derivative, so that a backward pass raises RuntimeError there: "" for nothing,
-    "both" operands, the second "of a number" and a tensor, or "complex" results, which are refused at once.  divides: the second operand is a
-    divisor, which may not be 0 among integers.  decides: the result jumps, so that numbers and 0-dim operands beside 16-bit tensors are rounded to
-    their type first, as in PyTorch: an element that was written as 0.1 equals 0.1.
+    "both" operands, the "first" (NotImplementedError), the second "of a number" and a tensor, or "complex" results, which are refused at once.
+    divides: the second operand is a divisor, which may not be 0 among integers.  decides: the result jumps, so that numbers and 0-dim operands
+    beside 16-bit tensors are rounded to their type first, as in PyTorch: an element that was written as 0.1 equals 0.1.
     """
 
     __slots__ = ("name", "grad_name", "formula", "arity", "promote", "apart", "grad", "accept", "alike", "types", "lacks", "divides", "decides", "calls", "env",
@@ -382,7 +382,7 @@ class Pointwise:
             if any(m is not None and m.dtype.is_complex for m in metas):
                 raise RuntimeError(f"{self.name} does not support automatic differentiation for outputs with complex dtype.")
             return False
-        return self.lacks == "both" or self.lacks == "of a number" and metas[0] is None
+        return self.lacks == "both" or self.lacks == "of a number" and metas[0] is None or self.lacks == "first" and needs[0]
 
     def _saves(self, t: Tensor, operands: tuple[Any, ...], consts: tuple[Any, ...]) -> bool:
         """Whether the gradient of these operands is computed from the values of `t`."""
@@ -562,7 +562,10 @@ def saved_tensor(x: Any, version: int, node: tape.Node) -> Any:
 
 @tape.keeps_nothing
 def _no_derivative(node: tape.Node, g: Tensor) -> Any:
-    raise RuntimeError(f"derivative for aten::{node[tape.SAVED][0].op.name} is not implemented")
+    op = node[tape.SAVED][0].op
+    if op.lacks == "first":
+        raise NotImplementedError(f"the derivative for '{op.name}' is not implemented.")
+    raise RuntimeError(f"derivative for aten::{op.name} is not implemented")
 
 
 def _backward(node: tape.Node, g: Tensor) -> list[Tensor | None]:

@@ -65,7 +65,7 @@ def _entr(x: Expr) -> Expr:
 pointwise("entr", "input", _entr, promote="float", accept="buif", spaces=("special",), method=False, inplace=False,
           grad=lambda g, x, y: g * (-1.0 - E.log(x)), doc="-x log(x); 0 at 0, -inf below.")
 pointwise("zeta", "input other", lambda s, q: _b().zeta(s, q), promote="float", accept="buif", spaces=("special",), method=False, inplace=False,
-          tensors=0, grad=lambda g, s, q, y: (E.const(math.nan, s.dtype) * g, -g * s * _b().zeta(s + 1.0, q)),
+          tensors=0, grad=lambda g, s, q, y: (0.0 * g, -g * s * _b().zeta(s + 1.0, q)), lacks="first",
           doc="Hurwitz's zeta function, the sum over k >= 0 of (k + other) ** -input.")
 
 

@@ -58,6 +58,9 @@ def test_gradients_on_their_domains() -> None:
     assert torch.autograd.gradcheck(torch.special.ndtri, (p,))
     assert torch.autograd.gradcheck(torch.special.entr, (q,))
     assert torch.autograd.gradcheck(lambda q: torch.special.zeta(torch.full_like(q, 3.0), q), (q,))
+    for first in (p + 1, torch.tensor(2.5, requires_grad=True)):  # PyTorch has none either
+        with pytest.raises(NotImplementedError, match="the derivative for 'zeta' is not implemented"):
+            torch.special.zeta(first, q[0]).sum().backward()
     assert torch.autograd.gradcheck(lambda q: torch.polygamma(2, q), (q,))
     assert torch.autograd.gradcheck(lambda q: torch.mvlgamma(q + 2, 3), (q,))
     assert torch.autograd.gradcheck(lambda q: torch.igamma(torch.full_like(q, 2.5), q), (q,))
