@@ -3,7 +3,8 @@
 Operands that step to the neighbour, or not at all, along that axis are read and written 16 bytes at a time where their
 addresses allow it, which is looked at when the kernel runs.  What a thread computes does not depend on that.
 
-Where a thread takes neighbours several times (`loops.maps` says why), all reads come before the writes.
+Where a thread takes neighbours several times (`loops.maps` says why), all reads come before the writes.  Operands that are the same for each row are then
+read once: a thread's neighbours lie whole rows apart.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from . import transposed
 from .lower import from_stored, leaves, to_stored
 from .types import stored
 from .writer import Walk
+
+_MANY_ROWS = 16  # for each of a thread's neighbours: of fewer the last of them are too seldom there
 
 if TYPE_CHECKING:
     from ..kernel import Launch
@@ -40,21 +43,32 @@ def write(w: Writer, program: Map, loops: ByThreads, numbers: int) -> tuple[str,
     t = walk.t
     pointers = {k: w.pointer(k) for k in range(len(loops.sizes)) if k in used or k in loops.gathered}
     names = w.numbers(numbers)
-    i = w.let(t, f"({t})blockIdx.x * {THREADS * u} + ({t})threadIdx.x", "i")
+    rows = _rows(walk, used, len(program.outs), u) if v > 1 else []
+    if rows:
+        each = walk.axes[-1].size
+        step = -(-total // (u * each)) * each  # from one of a thread's neighbours to the next
+        i = w.let(t, f"({t})blockIdx.x * {THREADS} + ({t})threadIdx.x", "i")
+        w.line(f"if ({i} >= ({t}){w.word(step)}) return;")
+        apart = [f"({t}){w.word(k * step)}" for k in range(1, u)]
+    else:
+        step = -(-total // u)
+        i = w.let(t, f"({t})blockIdx.x * {THREADS * u} + ({t})threadIdx.x", "i")
+        apart = [str(k * THREADS) for k in range(1, u)]
     n = walk.count()
     if v == 1 and u > 1:
         _several(w, program, walk, pointers, names, used, i, n, u, rank)
-        return _launched(w, total, u)
-    w.line(f"if ({i} >= {n}) return;")
+        return _launched(w, step)
+    if not rows:
+        w.line(f"if ({i} >= {n}) return;")
     if v > 1:
         neighbours = _Neighbours(w, program, pointers, names, loops.inner, v, t, len(loops.axes) == 1, rank)
-        parts = []
-        for k in range(u):
-            live = ""
-            if k:  # what lies beyond the end reads the last neighbours, and writes nothing
-                live = w.let("bool", f"{n} - {i} > {k * THREADS}", "live")
-                later = w.let(t, f"{live} ? {i} + {k * THREADS} : {n} - 1", "i")
-            parts.append((live, neighbours.fetch(later if k else i, walk, used)))
+        first = neighbours.fetch(i, walk, used)
+        parts = [("", first)]
+        for far in apart:
+            # what lies beyond the end reads the last neighbours, and writes nothing
+            live = w.let("bool", f"{n} - {i} > {far}", "live")
+            later = w.let(t, f"{live} ? {i} + {far} : {n} - 1", "i")
+            parts.append((live, neighbours.fetch(later, walk, [k for k in used if k not in rows], {k: (first[0][k], first[1][k]) for k in rows})))
         for live, part in parts:
             if live:
                 w.line(f"if ({live}) {{")
@@ -63,12 +77,21 @@ def write(w: Writer, program: Map, loops: ByThreads, numbers: int) -> tuple[str,
                 w.line("}")
     else:
         _one(w, program, walk, pointers, names, used, i, rank)
-    return _launched(w, total, u)
+    return _launched(w, step)
 
 
-def _launched(w: Writer, total: int, u: int) -> tuple[str, tuple[Launch, ...], int]:
+def _launched(w: Writer, threads: int) -> tuple[str, tuple[Launch, ...], int]:
     source, found = w.source([("map", THREADS, w.lines)])
-    return source, ((found[0], (-(-total // (THREADS * u)), 1, 1), (THREADS, 1, 1), 0),), 0
+    return source, ((found[0], (-(-threads // THREADS), 1, 1), (THREADS, 1, 1), 0),), 0
+
+
+def _rows(walk: Walk, used: list[int], outs: int, u: int) -> list[int]:
+    """The inputs that are the same for each row, where a thread takes neighbours of several rows and there are many."""
+    *outer, inner = walk.axes
+    if u == 1 or walk.size < _MANY_ROWS * u * inner.size:
+        return []
+    same = [k for k in used if k >= outs and not any(a.strides[k] for a in outer)]
+    return same if any(inner.strides[k] for k in same) else []
 
 
 def _at(w: Writer, walk: Walk, pointers: dict[int, str], used: list[int], i: str) -> tuple[dict[int, str], dict[int, str]]:
@@ -152,8 +175,8 @@ class _Neighbours:
         self.outs, self.step = len(program.outs), inner.strides
         w.need("vec")
 
-    def fetch(self, i: str, walk: Walk, used: list[int]) -> _Part:
-        """Reads the i-th neighbours."""
+    def fetch(self, i: str, walk: Walk, used: list[int], read: dict[int, tuple[str, str]] | None = None) -> _Part:
+        """Reads the i-th neighbours; read: operands that were, their places and names."""
         w, v, t, outs = self.w, self.v, self.t, self.outs
         places, at = walk.places(i, used)
         q = {k: w.let("unsigned char* const", f"{self.pointers[k]} + {places[k]}" if k in places else self.pointers[k], "q") for k in used}
@@ -163,7 +186,7 @@ class _Neighbours:
         left = w.let("int", f"{size} - {i} * {v} < {v} ? (int)({size} - {i} * {v}) : {v}", "left") if self.ragged else ""
         moving = [k for k in q if self.step[k]]
         whole = " && ".join(f"((unsigned long long){q[k]} & {v * w.types[k].itemsize - 1}) == 0" for k in moving)
-        whole = w.let("bool", whole + (f" && {left} == {v}" if left else ""), "whole")
+        whole = w.let("bool", (whole or "true") + (f" && {left} == {v}" if left else ""), "whole")
         held = {}
         for k in q:
             s = stored(w.types[k])
@@ -185,6 +208,8 @@ class _Neighbours:
                 w.line(f"{held[k]}.v[k] = ((const {stored(w.types[k])}*){q[k]})[{f'(k < {left} ? k : {left} - 1)' if left else 'k'}];")
         w.line("}")
         w.line("}")
+        for k, (place, name) in (read or {}).items():
+            q[k], held[k] = place, name
         return q, held, at, left, whole
 
     def store(self, part: _Part) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -213,6 +214,23 @@ def test_threads_of_big_maps_do_more_where_nothing_lies_side_by_side(monkeypatch
                  [Operand(values(float32, (20, 96), rng)), Operand(values(float32, (96,), rng)).over((20, 96))])]
     assert sum("for (int r = 0; r <" in c.kernel.source for c in cases) > 35 and "live" in rows[0].kernel.source
     check_all([*cases, *rows], (0, 7))
+
+
+def test_what_is_the_same_for_each_row_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maps, "BIG", 1000)
+    rng, cases = np.random.default_rng(15), []
+    for d, kind in ((float32, float32), (bfloat16, float32), (float16, float16), (float64, float64)):
+        x, w, b, one = (E.cast(E.input(k, t), float64 if d is float64 else float32) for k, t in enumerate((d, kind, d, kind)))
+        program = Map((E.cast(E.maximum(x, w) + b * one, d),), (d, kind, d, kind))
+        for shape in ((64 * 4, 16), (64 * 4 + 1, 16), (64 * 4 + 3, 40), (700, 24), (1030, 8)):
+            operands = [values(d, shape, rng, False), values(kind, shape[-1:], rng, False), values(d, shape[-1:], rng, False), values(kind, (), rng, False)]
+            ins = [Operand(a).over(shape) for a in operands]
+            cases.append(Case(program, shape, [Operand(np.zeros(shape, operands[0].dtype))], ins, rtol=1e-2 if d.itemsize == 2 else 1e-6, atol=1e-6))
+    reads = [len(re.findall(r"r\d+ = \*\(const", c.kernel.source)) for c in cases]
+    assert max(reads) == 4 + 3 and min(reads) >= 2 + 3  # of each of a thread's rows, and what is the same for them
+    ins = [Operand(values(float64, s, rng, False)).over((63, 16)) for s in ((63, 16), (16,), (16,), ())]
+    few = Case(program, (63, 16), [Operand(np.zeros((63, 16)))], ins, rtol=1e-6, atol=1e-6)  # by blocks, row after row
+    check_all([*cases, few], (0, 7))
 
 
 def test_one_text_serves_every_size() -> None:
