@@ -104,6 +104,15 @@ def lines() -> list[Line]:
             fill(at, bins)
             return lambda: out.scatter_add_(0, at, x)
         found.append(Line(f"scatter_add of {_SCATTERED} into {bins}", added, 12 * _SCATTERED + 8 * min(bins, _SCATTERED), _SCATTERED))
+    def batch_norm(t: Any, fill: Any, back: bool = False) -> Callable[[], Any]:
+        x = t.empty(*_IMAGES, device="cuda", dtype=t.bfloat16, memory_format=t.channels_last, requires_grad=back)
+        layer = t.nn.BatchNorm2d(_IMAGES[1]).to("cuda", t.bfloat16)
+        if not back:
+            return lambda: layer(x)
+        y, g = layer(x), t.empty(*_IMAGES, device="cuda", dtype=t.bfloat16, memory_format=t.channels_last)
+        return lambda: t.autograd.grad(y, (x, layer.weight, layer.bias), g, retain_graph=True)
+    found.append(Line("batch_norm bfloat16, channels last", batch_norm, 6 * _size(_IMAGES), _size(_IMAGES)))
+    found.append(Line("batch_norm backward bfloat16, channels last", lambda t, fill: batch_norm(t, fill, True), 10 * _size(_IMAGES), _size(_IMAGES)))
     for last in (False, True):
         for kind in ("forward", "images", "weights"):
             def one(t: Any, fill: Any, last: bool = last, kind: str = kind) -> Callable[[], Any]:
@@ -120,7 +129,8 @@ def lines() -> list[Line]:
     return found
 
 
-_PLANES = (16, 96, 56, 56)
+_IMAGES = (64, 256, 56, 56)
+_PLANES = (4, 96, 56, 56)
 _SCATTERED = 1 << 18
 
 
