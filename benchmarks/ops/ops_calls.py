@@ -102,6 +102,7 @@ FAMILIES = {
         max_pool1d: line, 2 | max_pool2d: image, 2 | max_pool3d: volume, 2 | max_pool1d_with_indices: line, 2 | max_pool2d_with_indices: image, 2
         max_pool3d_with_indices: volume, 2 | avg_pool1d: line, 2 | avg_pool2d: image, 2 | avg_pool3d: volume, 2 | adaptive_avg_pool1d: line, 2
         adaptive_avg_pool2d: image, 2 | adaptive_avg_pool3d: volume, 2 | adaptive_max_pool1d: line, 2 | adaptive_max_pool2d: image, 2
+        adaptive_max_pool1d_with_indices: line, 2 | adaptive_max_pool2d_with_indices: image, 2 | adaptive_max_pool3d_with_indices: volume, 2
         adaptive_max_pool3d: volume, 2 | fractional_max_pool2d: image, 2, 4 | fractional_max_pool2d_with_indices: image, 2, 4
         fractional_max_pool3d: volume, 2, 2 | fractional_max_pool3d_with_indices: volume, 2, 2 | lp_pool1d: line, 2, 2 | lp_pool2d: image, 2, 2
         lp_pool3d: volume, 2, 2 | max_unpool1d: p1, i1, 2 | max_unpool2d: p2, i2, 2 | max_unpool3d: p3, i3, 2""",
