@@ -107,12 +107,13 @@ def _added_up(at: Any, weight: Any, ends: Any, factors: Any, mean: bool, bag: Ca
     if not recording(weight, factors):
         return made
     own = None if factors is None else (factors, factors.store.version)
-    saved = (weight, weight.store.version), own, at, bag(), ends.diff() if mean else None
+    saved = (weight, weight.store.version), own, (at, at.store.version), bag(), ends.diff() if mean else None
     return tape.record(made, _spread_back, (weight, factors), saved, "EmbeddingBagBackward0")
 
 
 def _spread_back(node: Any, g: Any) -> Any:
-    (weight, version), own, at, which, counts = node[tape.SAVED]
+    (weight, version), own, places, which, counts = node[tape.SAVED]
+    at = saved_tensor(*places, node)
     wanted, d = node[tape.EDGES], g.meta.dtype
     factors = None if own is None else saved_tensor(own[0], own[1], node).to(d.opmath).unsqueeze(1)
     g = g.to(d.opmath)
