@@ -113,7 +113,7 @@ def _added_up(at: Any, weight: Any, ends: Any, factors: Any, mean: bool, bag: Ca
 
 def _spread_back(node: Any, g: Any) -> Any:
     (weight, version), own, places, which, counts = node[tape.SAVED]
-    at = saved_tensor(*places, node)
+    at = saved_tensor(places[0], places[1], node)
     wanted, d = node[tape.EDGES], g.meta.dtype
     factors = None if own is None else saved_tensor(own[0], own[1], node).to(d.opmath).unsqueeze(1)
     g = g.to(d.opmath)
