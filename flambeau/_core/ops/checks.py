@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..autograd import tape
+from ..kernels.specs import Check
 from ..runtime import dispatch
 from ..tensor import Tensor
 from .device_errors import mismatch
@@ -44,6 +45,15 @@ def values_hold(t: Tensor, holds: Callable[[Tensor], Tensor], error: Exception) 
     have to wait for them."""
     if t.meta.numel and dispatch.near(t.meta.device) and not bool(holds(t).all()):
         raise error
+
+
+def within(t: Tensor, low: int, high: int, text: str, name: str) -> None:
+    """Raises RuntimeError where an int64 of t is outside [low, high), with it in the place of "{}" in `text`; on a GPU when the host next waits, as
+    PyTorch's assertions there, with `name` for the check's."""
+    from . import routines
+    m = t.meta
+    if m.numel and m.device.type != "meta":
+        routines.require(m.device, Check(tuple(m.shape), m.strides, low, high, None, text, RuntimeError, name), (t.ptr,))
 
 
 def scalar_tensor(value: Any, like: Tensor) -> Tensor:

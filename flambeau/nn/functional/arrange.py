@@ -14,15 +14,16 @@ from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
 from ..._core.ops import launch
-from ..._core.ops.checks import of_kinds
+from ..._core.ops.checks import of_kinds, within
 from ..._core.ops.copies import cast_program, laid_as
 from ..._core.ops.windows import added_up
 from ..._core.runtime import caches
 from ..._core.runtime.asking import unasked
 from ..._core.tensor import Tensor, meta, new
-from ...autograd import no_grad
 from ..parameter import Parameter
 from ..sizes import ntuple
+
+_ANY = (1 << 63) - 1  # above any position
 
 
 def _narrowed(t: Any, starts: list[int], sizes: list[int]) -> Any:
@@ -182,14 +183,13 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
         return ops.zeros((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
     if input.is_meta and num_classes > 0:
         return ops.empty((*input.shape, num_classes), dtype=dtypes.int64, device=input.device)
-    if bool((input < 0).any()):
-        raise RuntimeError("Class values must be non-negative.")
+    if num_classes != -1 and num_classes < 1 and input.is_cuda:  # where the values are not at hand, as in PyTorch
+        raise RuntimeError("num_classes should be positive")
+    within(input, 0, _ANY, "Class values must be non-negative.", "class check")
     if num_classes == -1:
         num_classes = int(input.max()) + 1
-    elif num_classes < 1:
-        raise RuntimeError("num_classes should be positive")
-    elif bool((input >= num_classes).any()):
-        raise RuntimeError("Class values must be smaller than num_classes.")
+    else:
+        within(input, 0, num_classes, "Class values must be smaller than num_classes.", "class check")
     return (input.unsqueeze(-1) == ops.arange(num_classes, device=input.device)).to(dtypes.int64)
 
 
@@ -381,11 +381,7 @@ def max_unpool(input: Any, indices: Any, kernel_size: Any, stride: Any, padding:
     lead = tuple(input.shape[:-dims])
     total = math.prod(size)
     flat = indices.reshape(*lead, math.prod(spatial))
-    if flat.numel():
-        with no_grad():
-            if not flat.is_meta and (int(flat.min()) < 0 or int(flat.max()) >= total):
-                raise RuntimeError(f"Found an invalid max index: {int(flat.max())} (output volumes are of size "
-                                   f"{'x'.join(map(str, size))}")
+    within(flat, 0, total, f"Found an invalid max index: {{}} (output volumes are of size {'x'.join(map(str, size))})", "max index check")
     zero = ops.zeros((*lead, total), dtype=input.dtype, device=input.device)
     made = zero.scatter(-1, flat, input.reshape(flat.shape)).reshape(*lead, *size)
     return laid_as(made, input) if dims == 2 else made

@@ -33,5 +33,6 @@ def lines() -> list[ops_lines.Line]:
     return ops_lines.all_lines(torch)[0]
 
 
-# memory that nobody has written
-ANYTHING = frozenset(("empty", "empty_like", "empty_strided", "Tensor.new_empty", "Tensor.new_empty_strided", "empty_permuted", "Tensor.new"))
+# memory that nobody has written, and where it lies
+ANYTHING = frozenset(("Tensor.data_ptr", "empty", "empty_like", "empty_strided", "Tensor.new_empty", "Tensor.new_empty_strided", "empty_permuted",
+                      "Tensor.new"))

@@ -82,6 +82,27 @@ def case_stepwise() -> None:
             assert np.allclose(array(made), array(getattr(torch, name)(*operands)), rtol=1e-12, atol=0), name
 
 
+def case_values_are_checked_without_a_wait() -> None:
+    """Codes and places that a host would look at are looked at by the GPU; a wrong one is told when the host next waits."""
+    import flambeau as torch
+    from flambeau._core.runtime import dispatch
+    f = torch.nn.functional
+    codes, x, places = torch.tensor([2, 0, 1]).cuda(), torch.ones(1, 1, 2, device="cuda"), torch.tensor([[[1, 2]]]).cuda()
+    waited: list[object] = []
+    with dispatch.observe(lambda *launch: None, waited.append, waited.append):
+        found = f.one_hot(codes, 3), f.max_unpool1d(x, places, 2)
+    assert not waited
+    assert array(found[0]).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]] and array(found[1]).tolist() == [[[0, 1, 1, 0]]]
+    for call, words in ((lambda: f.one_hot(codes, 2), "Class values must be smaller"), (lambda: f.one_hot(codes - 1, 3), "must be"),
+                        (lambda: f.max_unpool1d(x, places + 9, 2), "invalid max index: 1")):
+        try:
+            call()
+            torch.cuda.synchronize()
+            raise AssertionError(words)
+        except RuntimeError as error:
+            assert words in str(error), error
+
+
 def case_pointwise() -> None:
     import numpy as np
 
