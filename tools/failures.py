@@ -339,6 +339,8 @@ def judged(plan: Plan, said: list[dict[str, Any]], told: str, codes: dict[int, i
         if codes.get(rank, 0) is None:
             return f"rank {rank} hangs", 0.0
         mine = [s for s in said if s["rank"] == rank and ("error" in s or "well" in s)]
+        if not mine and codes.get(rank, 0) and re.search(r"Fatal error in \w*Init", told):
+            continue  # a rank died while MPI began, which then ends the others itself, with words of its own
         if not mine:
             return f"rank {rank} says nothing and ends with {codes.get(rank)}", 0.0
         if "well" in mine[0]:

@@ -34,6 +34,10 @@ def test_the_judge() -> None:
     assert "of 1.00" in failures.judged(plan, [planted, told(right, 12.0)], "", {0: 7, 1: -9}, quiet)[0]
     assert "does not say" in failures.judged(plan, [planted, told("rank 0 is gone: it died", 10.5)], "", {0: 7, 1: -9}, quiet)[0]
     assert "says nothing" in failures.judged(plan, [planted], "", {0: -11, 1: -9}, quiet)[0]
+    # MPI ends those that wait for a rank in its own beginning, and says so; not those that it says nothing of
+    ended = "Abort(204621071) on node 0: Fatal error in internal_Init_thread: Other MPI error"
+    assert failures.judged(plan, [planted], ended, {0: 15, 1: -9}, quiet) == ("", 0.0)
+    assert "says nothing" in failures.judged(plan, [planted], ended, {0: 0, 1: -9}, quiet)[0]
     assert "hangs" in failures.judged(plan, [planted], "", {0: None, 1: -9}, quiet)[0]
     assert "was not told" in failures.judged(plan, [planted, {"rank": 0, "time": 10.5, "well": True, "began": 9.0}], "", {0: 0, 1: -9}, quiet)[0]
 

@@ -203,8 +203,12 @@ class Learner:
         plans, seen = self.env["plans"], self.env["seen"]
         if len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:  # those are the plain world's
             return
-        if self._elsewhere(values):
-            return
+        for i in self.passed:
+            first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
+            if isinstance(first, Tensor):
+                if first.meta.device.type != "cpu":  # of calls elsewhere nothing is learned
+                    return
+                break
         try:
             key = self.key(values)
             if key is None or (self.operation.planned and not all(x is None or isinstance(x, Tensor) for x in [values[i] for i in self.passed])):
@@ -244,16 +248,6 @@ class Learner:
             bind = partial(self._counted, key, Call(self.operation, values, self.passed), bind)
         caches.keep_since(since, plans, key, Unbound(bind, (plans, key, since)))
         self.learned = True
-
-    def _elsewhere(self, values: Values) -> bool:
-        """Whether the first operand lies on another device, of whose calls nothing is learned."""
-        for i in self.passed:
-            v = values[i]
-            if type(v) in (tuple, list) and v:
-                v = v[0]
-            if isinstance(v, Tensor):
-                return v.meta.device.type != "cpu"
-        return False
 
     def _operands(self, values: Values) -> list[Tensor]:
         return [t for i in self.passed for t in (values[i] if type(values[i]) in (tuple, list) else (values[i],)) if isinstance(t, Tensor)]

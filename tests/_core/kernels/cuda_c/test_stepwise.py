@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
-import scipy.special as sp
 
 import flambeau as torch
 from flambeau._core.dtypes import ALL, dtype, float32, float64
 from flambeau._core.kernels.cuda_c.handwritten import stepwise
 from tests._core.kernels.cuda_c import host
+from tests.late import Late
 
 pytestmark = pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
+sp = Late("scipy.special")
 INTEGERS = [d for d in ALL if d.kind in "iu"]
 
 
