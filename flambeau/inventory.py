@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata, util
+from importlib import metadata
 from typing import Any
 
 import flambeau
@@ -170,11 +170,12 @@ def _kernels() -> str:
 
 
 def _openblas() -> str:
-    if util.find_spec("scipy_openblas64") is None:
-        return "NumPy (scipy-openblas64 is not installed)"
     from flambeau._core.drivers.cpu import blas
 
-    configuration = blas.configuration()
+    try:
+        configuration = blas.configuration()
+    except ImportError:
+        return "none (scipy-openblas64 is not installed)"
     return f"{configuration.split(' NO_')[0]} ({configuration.split()[-2] if ' ' in configuration else 'unknown'} code)"
 
 

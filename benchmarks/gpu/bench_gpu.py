@@ -135,18 +135,11 @@ def usable(flambeau: Any, others: list[Any]) -> bool:
 
 def child(options: argparse.Namespace, tell: Any) -> int:
     """Measures the lines from the one of a number on; tells all it finds as it goes."""
-    if options.smoke:
-        from host_cost import fake
-        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
-        from flambeau._core.drivers.nvidia import probe
-        if not probe.look().count and not fake("eager"):
-            tell(none="nothing was tried: the fake driver needs g++")
-            return 2
-    import flambeau
-    if not flambeau.cuda.is_available():
-        from flambeau._core.runtime import gpus
-        tell(none=f"nothing was measured: {gpus.why_none()}")
+    from host_cost import absent
+    if why := absent(options.smoke):
+        tell(none=why)
         return 2
+    import flambeau
     modules: dict[str, Any] = {}
     lacking = ""
     try:

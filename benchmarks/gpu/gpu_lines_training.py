@@ -98,16 +98,8 @@ def resnet(s: Sizes) -> Iterator[Line]:
     batch, side, width, *depths = s.resnet
 
     def step_of(t: Any) -> Work:
-        net, nn = _resnet(t, width, depths), t.nn
-        x = _filled(t, batch, 3, side, side, dtype="bfloat16").to(memory_format=t.channels_last)
-        y = t.zeros(batch, dtype=t.int64, device="cuda")
-        steps = t.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, fused=True)
-
-        def step() -> None:
-            steps.zero_grad()
-            nn.functional.cross_entropy(net(x).float(), y).backward()
-            steps.step()
-        return step
+        net = _resnet(t, width, depths)
+        return _trained(t, net, _filled(t, batch, 3, side, side, dtype="bfloat16").to(memory_format=t.channels_last))
     # 4.1e9 multiplications and additions an image of 224 x 224, and twice as many for the gradients
     yield Line(f"a step of a ResNet-50, bf16, {batch} images of {side}x{side}", step_of, 0.9, flops=3 * 8.2e9 * batch * (side / 224) ** 2 * (width / 64) ** 2,
                against="bfloat16 products", compiled=True)
@@ -139,6 +131,18 @@ def _resnet(t: Any, width: int, depths: list[int]) -> Any:
     return net.to("cuda", t.bfloat16).to(memory_format=t.channels_last)
 
 
+def _trained(t: Any, net: Any, x: Any) -> Work:
+    """A step of a classifier of these images."""
+    y = t.zeros(x.shape[0], dtype=t.int64, device="cuda")
+    steps = t.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, fused=True)
+
+    def step() -> None:
+        steps.zero_grad()
+        t.nn.functional.cross_entropy(net(x).float(), y).backward()
+        steps.step()
+    return step
+
+
 def convnext(s: Sizes) -> Iterator[Line]:
     """Liu et al., "A ConvNet for the 2020s", ConvNeXt-T without its drops: convolutions of one channel a group, and channels that are last in between."""
     batch, side, width, *depths = s.convnext
@@ -161,14 +165,7 @@ def convnext(s: Sizes) -> Iterator[Line]:
             layers += [nn.Conv2d(before, width << k, 2 if k else 4, 2 if k else 4), *[Block(width << k) for _ in range(depth)]]
             before = width << k
         net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000)).to("cuda", t.bfloat16)
-        x, y = _filled(t, batch, 3, side, side, dtype="bfloat16"), t.zeros(batch, dtype=t.int64, device="cuda")
-        steps = t.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, fused=True)
-
-        def step() -> None:
-            steps.zero_grad()
-            f.cross_entropy(net(x).float(), y).backward()
-            steps.step()
-        return step
+        return _trained(t, net, _filled(t, batch, 3, side, side, dtype="bfloat16"))
     # 4.5e9 multiplications and additions an image of 224 x 224, and twice as many for the gradients
     yield Line(f"a step of a ConvNeXt-T, bf16, {batch} images of {side}x{side}", step_of, 0.9, flops=3 * 9e9 * batch * (side / 224) ** 2 * (width / 96) ** 2,
                against="bfloat16 products")

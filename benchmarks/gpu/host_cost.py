@@ -80,6 +80,20 @@ def fake(order: str = "none", memory: int = 0) -> bool:
     return True
 
 
+def absent(smoke: bool) -> str:
+    """Why nothing can be measured; "" where there is a GPU, or where `smoke` is all that is wanted and the tests' fake driver plays one."""
+    if smoke:
+        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
+        from flambeau._core.drivers.nvidia import probe
+        if not probe.look().count and not fake("eager"):
+            return "nothing was tried: the fake driver needs g++"
+    import flambeau
+    if not flambeau.cuda.is_available():
+        from flambeau._core.runtime import gpus
+        return f"nothing was measured: {gpus.why_none()}"
+    return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--torch", action="store_true", help="PyTorch beside, on a real GPU")

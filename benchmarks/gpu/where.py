@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 from gpu_lines import SMOKE, Sizes, Work, all_lines  # noqa: E402
+from host_cost import absent  # noqa: E402
 
 Times = dict[str, tuple[float, int]]  # by what was launched: seconds, and how often
 
@@ -74,18 +74,10 @@ def main() -> int:
     parser.add_argument("--table", default="", help="a file for it")
     parser.add_argument("--smoke", action="store_true", help="tiny; on the tests' fake driver where there is no GPU")
     options = parser.parse_args()
-    if options.smoke:
-        from host_cost import fake
-        os.environ.pop("FLAMBEAU_SIM_GPUS", None)
-        from flambeau._core.drivers.nvidia import probe
-        if not probe.look().count and not fake("eager"):
-            print("where: nothing was tried: the fake driver needs g++")
-            return 2
-    import flambeau
-    if not flambeau.cuda.is_available():
-        from flambeau._core.runtime import gpus
-        print(f"where: nothing was measured: {gpus.why_none()}")
+    if why := absent(options.smoke):
+        print(f"where: {why}")
         return 2
+    import flambeau
     sides = {"flambeau": (flambeau, ours)}
     try:
         torch = importlib.import_module("torch")

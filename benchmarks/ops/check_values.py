@@ -104,13 +104,16 @@ def main() -> int:
     told: dict[str, Any] = {"case": [options.size, options.dtype, options.device], "differ": {}, "next": 0, "held": 0}
     if options.first and options.json and Path(options.json).exists():
         told = json.loads(Path(options.json).read_text())
+
+    def keep() -> None:
+        if options.json:
+            Path(options.json).write_text(json.dumps(told, indent=1))
     tolerance = {"float32": 2e-4, "float64": 1e-10}.get(options.dtype, 2e-2)
     for number, line in enumerate(lines):
         if number < options.first:
             continue
         told["next"] = number + 1
-        if options.json:
-            Path(options.json).write_text(json.dumps(told, indent=1))
+        keep()
         if options.device != "cpu" and not on_device(line, ours, case):
             continue
         gradient = gradient_of(torch, line, case)
@@ -128,11 +131,9 @@ def main() -> int:
                 torch.cuda.synchronize()
             except RuntimeError as error:
                 told["differ"][line.name] = f"ended the GPU: {str(error)[:200]}"
-                if options.json:
-                    Path(options.json).write_text(json.dumps(told, indent=1))
+                keep()
                 return 3
-    if options.json:
-        Path(options.json).write_text(json.dumps(told, indent=1))
+    keep()
     print(f"{told['held']} results of {len(lines)} lines held, {len(told['differ'])} differ")
     return 0
 

@@ -163,7 +163,7 @@ def _when_done(lib: Any) -> Callable[[], float]:
 def on_device(line: Line, lib: Any, case: Case) -> bool:
     """Whether it has a value on the case's device."""
     values = Values(lib, case)
-    return any(isinstance(values[n], lib.Tensor) for n in used(line) if not (n == "torch"))
+    return any(isinstance(values[n], lib.Tensor) for n in used(line))
 
 
 def entered(work: Work) -> list[str]:

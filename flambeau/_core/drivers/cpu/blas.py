@@ -44,8 +44,8 @@ def _where() -> str:
     # of those of the same name in SciPy's, which count in 32 (float32 sizes of workspaces were then 2^34 and up)
     for package, folder in (("scipy_openblas64", "lib"), ("numpy", "../numpy.libs")):
         spec = util.find_spec(package)
-        for found in glob.glob(os.path.join(os.path.dirname(spec.origin), folder, "libscipy_openblas64_*")) if spec is not None and spec.origin else ():
-            return found
+        if spec is not None and spec.origin is not None and (found := glob.glob(os.path.join(os.path.dirname(spec.origin), folder, "libscipy_openblas64_*"))):
+            return found[0]
     raise ImportError("matrix products need the package scipy-openblas64 (pip install scipy-openblas64)")
 
 

@@ -10,10 +10,8 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd import tape
-from ...kernels.specs import Check
 from ...tensor import Tensor, alias, empty
-from .. import routines
-from ..checks import same_device
+from ..checks import same_device, within
 from ..table import op
 from . import device, matrices
 from .matrices import adjoint
@@ -209,12 +207,11 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 def _rows(pivots: Tensor, n: int) -> Tensor:
     """The pivots (int32), each of them a row.  Raises RuntimeError for one that is not, on a GPU when the host next waits: libraries do not look."""
-    wide = matrices.ready(pivots.to(dtypes.int64))
-    m = wide.meta
-    if not m.numel or m.device.type == "meta":
+    if not pivots.meta.numel or pivots.meta.device.type == "meta":
         return pivots
-    routines.require(m.device, Check(tuple(m.shape), m.strides, 1, n + 1, None, f"linalg.lu_solve: pivots must lie between 1 and LU.size(-2), which is {n}, "
-                                     "got {}: pass what torch.linalg.lu_factor gives", RuntimeError, "pivots check"), (wide.ptr,))
+    wide = matrices.ready(pivots.to(dtypes.int64))
+    within(wide, 1, n + 1, f"linalg.lu_solve: pivots must lie between 1 and LU.size(-2), which is {n}, got {{}}: pass what torch.linalg.lu_factor gives",
+           "pivots check")
     return wide.clamp(1, n).to(dtypes.int32)  # a GPU goes on until then
 
 

@@ -42,8 +42,6 @@ _READ = """
       v = from[(long long)c * $fc + (long long)up * $fh + (long long)along * $fw];
     tile[$at] = v;
   }"""
-_PLACES_FIRST = "const int x = k % $iw, y = k / $iw % $ih, g = k / ($iw * $ih);"
-_CHANNELS_FIRST = "const int g = k % $channels_in, x = k / $channels_in % $iw, y = k / ($channels_in * $iw);"
 
 _WINDOWS = """
   __shared__ T tile[$channels_in * $ih * $iw];
@@ -109,18 +107,6 @@ _IMAGES = """
     }
   }
   ((T*)a.w[0])[image * $xn + (long long)channel * $xc + (long long)row * $xh + (long long)place * $xw] = store(sum);"""
-_WALK_ROWS = """const int place = (int)(left % $places);
-  left /= $places;
-  const int row = (int)(left % $rows);
-  left /= $rows;
-  const int channel = (int)(left % $channels);
-  const long long image = left / $channels;"""
-_WALK_LAST = """const int channel = (int)(left % $channels);
-  left /= $channels;
-  const int place = (int)(left % $places);
-  left /= $places;
-  const int row = (int)(left % $rows);
-  const long long image = left / $rows;"""
 
 # tiles keep channels beside each other, whatever the images do; a warp takes each $warps-th place of the kernel
 _WEIGHTS = """
@@ -165,8 +151,6 @@ $read
     const int tap = warp + k * $warps;
     if (tap < $taps && channel0 + lane < $channels) ((V*)a.w[3])[((long long)part * $channels + channel0 + lane) * $taps + tap] = sum[k];
   }"""
-_GROWN_PLACES = "const int x = k % $tile_places, y = k / $tile_places % $tile_rows, g = k / ($tile_places * $tile_rows);"
-_GROWN_CHANNELS = "const int g = k % $channels_in, x = k / $channels_in % $tile_places, y = k / ($channels_in * $tile_places);"
 
 _ADDED = """
   const int at = (int)blockIdx.x * $threads + (int)threadIdx.x;
@@ -175,6 +159,26 @@ _ADDED = """
   #pragma unroll 8
   for (int k = 0; k < $split; k++) sum += ((const V*)a.w[3])[(long long)k * $all_weights + at];
   ((T*)a.w[0])[at] = store(sum);"""
+
+
+def _split(index: str, *axes: tuple[str, str]) -> str:
+    """Declares an index's part along each axis, (name, size), the fastest first."""
+    parts, step = [], ""
+    for k, (name, size) in enumerate(axes):
+        quotient = f"{index} / ({step})" if step else index
+        parts.append(f"{name} = {quotient} % {size}" if k < len(axes) - 1 else f"{name} = {quotient}")
+        step = f"{step} * {size}" if step else size
+    return f"const int {', '.join(parts)};"
+
+
+def _ordered(last: bool, channel: tuple[str, str], *others: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """The axes as they lie in memory: channels side by side where they are last, else after the others."""
+    return (channel, *others) if last else (*others, channel)
+
+
+def _walk(*axes: tuple[str, str]) -> str:
+    """Takes what is `left` apart, axis after axis, (name, number of it), the fastest first; what remains is the image."""
+    return "\n  ".join([*(f"const int {name} = (int)(left % {size});\n  left /= {size};" for name, size in axes), "const long long image = left;"])
 
 
 class Shape(NamedTuple):
@@ -276,9 +280,8 @@ def _windows(d: dtype, s: Shape, arguments: str, source: int, weights: int, bias
     w.words("unsigned int", across=across, down=down, sheaves=sheaves)
     w.constants(
         m=s.results, source=source, weights=weights, together=together, channels_in=channels, tile_rows=rows, tile_places=places, ih=ih, iw=iw,
-        span=s.seen(together, 1)[0], read=_READ.strip("\n"), read_order=_CHANNELS_FIRST if _last(s.x) else _PLACES_FIRST,
-        unit="const int g = u % $channels_in, p = u / $channels_in % $tile_places, r = u / ($channels_in * $tile_places);" if last else
-        "const int p = u % $tile_places, r = u / $tile_places % $tile_rows, g = u / ($tile_places * $tile_rows);",
+        span=s.seen(together, 1)[0], read=_READ.strip("\n"), read_order=_split("k", *_ordered(_last(s.x), ("g", "$channels_in"), ("x", "$iw"), ("y", "$ih"))),
+        unit=_split("u", *_ordered(last, ("g", "$channels_in"), ("p", "$tile_places"), ("r", "$tile_rows"))),
         at="(y * $iw + x) * $channels_in + g" if last else "(g * $ih + y) * $iw + x",
         seen_at="((y + k) * $iw + x) * $channels_in + g" if last else "(g * $ih + y + k) * $iw + x",
         weight_at="k % $taps * $channels_in + k / $taps" if last else "k",
@@ -305,7 +308,7 @@ def images(d: dtype, s: Shape) -> Kernel:
     _strides(w, "y", s.y)
     w.words("unsigned int", channels=channels, rows=rows, places=places, count=count)
     w.words(height=s.y[0][2], width=s.y[0][3])
-    w.constants(m=s.results, walk=_WALK_LAST if _last(s.x) else _WALK_ROWS)
+    w.constants(m=s.results, walk=_walk(*_ordered(_last(s.x), ("channel", "$channels"), ("place", "$places"), ("row", "$rows"))))
     w.function("channelwise_images", THREADS, _IMAGES)
     w.launch("channelwise_images", -(-count // THREADS), THREADS)
     return w.kernel(0, _nbytes(d, s))
@@ -329,8 +332,9 @@ def weights(d: dtype, s: Shape) -> Kernel:
     w.words(height=s.x[0][2], width=s.x[0][3], channels=channels, rows=h, places=width, across=across, down=down, tiles=tiles, split=split,
             all_weights=channels * taps)
     w.constants(m=s.results, lanes=_LANES, warps=_WARPS, own=-(-taps // _WARPS), apart=apart, channels_in=_LANES, tile_rows=rows, tile_places=places, ih=ih,
-                iw=iw, read=_READ.strip("\n"), read_order=_CHANNELS_FIRST if _last(s.x) else _PLACES_FIRST, at="(y * $iw + x) * $apart + g",
-                grown_order=_GROWN_CHANNELS if _last(s.y) else _GROWN_PLACES)
+                iw=iw, read=_READ.strip("\n"), at="(y * $iw + x) * $apart + g",
+                read_order=_split("k", *_ordered(_last(s.x), ("g", "$channels_in"), ("x", "$iw"), ("y", "$ih"))),
+                grown_order=_split("k", *_ordered(_last(s.y), ("g", "$channels_in"), ("x", "$tile_places"), ("y", "$tile_rows"))))
     w.function("channelwise_weights", THREADS, _WEIGHTS)
     w.launch("channelwise_weights", sheaves * split, THREADS)
     w.function("channelwise_added", THREADS, _ADDED)
