@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import lzma
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +80,11 @@ def test_the_page_is_of_this_form(tool: Any) -> None:
     for heading in ("# Conformance", "## Operations whole, by group", "## Aliasing rules", "## Not whole, and why"):
         assert heading in text
     assert "not yet looked into" not in text
+
+
+def test_a_gpu_keeps_the_digits_of_float32() -> None:
+    """In a process of its own: the module takes the name of the package."""
+    program = "import flambeau as f; from tests.conformance import mortal; print(f.backends.cudnn.allow_tf32, f.backends.cuda.matmul.allow_tf32)"
+    environment = {k: v for k, v in os.environ.items() if k != "FAKE_ORDER"} | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
+    assert done.stdout.split() == ["False", "False"]

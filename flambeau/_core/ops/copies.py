@@ -151,7 +151,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     non_blocking: between pinned host memory and a GPU the copy is queued; the first to read it on the host waits.
     """
     if isinstance(src, (int, float, complex)):
-        src = hooks.full((), src, dtype=dtypes.of_scalar(src))
+        src = hooks.full((), src, dtype=dtypes.of_scalar(src), device=self.meta.device)
     elif not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' must be Tensor, not {type(src).__name__}")
     if src.meta.device is not self.meta.device and src.meta.plain and self.meta.plain:

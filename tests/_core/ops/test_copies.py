@@ -97,6 +97,16 @@ def test_overlapping_copies_of_what_is_not_dense_read_before_they_write():
     assert m.tolist() == [[0, 0, 1], [3, 3, 4], [6, 6, 7]]
 
 
+def test_copy_of_a_number(device):
+    for d, written, gives in ((fb.float32, 2, 2.0), (fb.int64, 1.5, 1), (fb.complex64, 2 + 3j, 2 + 3j), (fb.bool, 0.25, True)):
+        for shape in ((), (2,)):
+            x = fb.ones(shape, dtype=d, device=device)
+            assert x.copy_(written) is x and x.cpu().flatten().tolist() == [gives] * x.numel() and x.dtype is d
+    a = fb.ones(2, device=device, requires_grad=True)
+    (a * 3).copy_(4).sum().backward()
+    assert a.grad.tolist() == [0, 0]
+
+
 def test_clone_and_copy_have_gradients():
     x = fb.tensor(np.random.default_rng(0).normal(size=(3, 4)), requires_grad=True)
     for f in (lambda x: x.clone() ** 2, lambda x: x.t().contiguous() ** 2, lambda x: fb.zeros(2, 3, 4, dtype=fb.float64).copy_(x * x),

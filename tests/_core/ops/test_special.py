@@ -87,6 +87,15 @@ def test_zeta_and_polygamma(device: str) -> None:
     np.testing.assert_allclose(torch.mvlgamma(torch.tensor(x + 3, device=device), 4).cpu().numpy(), want, rtol=1e-12)
 
 
+@pytest.mark.parametrize("d", ["float16", "bfloat16", "float32", "float64"])
+def test_polygamma_is_infinite_at_its_poles(device: str, d: str) -> None:
+    """PyTorch's trigamma there is what rounding leaves, from 1e13 to 1e32."""
+    x = torch.tensor([0.0, -0.0, -1.0, -2.0, -7.0, -128.0], dtype=getattr(torch, d), device=device)
+    for n in (1, 2, 3, 4):
+        assert torch.polygamma(n, x).tolist() == [math.inf if n % 2 else -math.inf] * 6
+    assert torch.polygamma(0, x)[2:].isnan().all()
+
+
 @pytest.mark.parametrize("name", ["igamma", "igammac"])
 def test_neighbours_in_a_vector_do_not_change_the_incomplete_gammas(name: str) -> None:
     rng = np.random.default_rng(1)

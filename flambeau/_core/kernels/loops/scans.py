@@ -122,6 +122,8 @@ class ByThreads(ScanLoops):
     def _width(self) -> int:
         """How many neighbours a thread reads at once."""
         moving = [k for k in (*self.used, *range(self.outs)) if self.inner.strides[k]]
+        if not moving:  # a single element: a scalar's, or a row of one
+            return 1
         if any(self.inner.strides[k] != self.sizes[k] for k in moving):
             return 1
         v: int = max(1, self.machine.vector // max(self.sizes[k] for k in ([k for k in moving if k >= self.outs] or moving)))

@@ -143,6 +143,25 @@ def case_reductions() -> None:
     assert x.sum().item() == x.sum().item()
 
 
+def case_no_element_or_one() -> None:
+    """Scans, sorts, folds and rows of scalars, of rows of one element and of none."""
+    import flambeau as torch
+    along = ("cumsum cumprod cummax cummin logcumsumexp sort argsort softmax log_softmax sum prod amax argmax median mode norm flip count_nonzero any "
+             "trapezoid").split()
+    calls = {**dict.fromkeys(along, (-1,)), "norm": (2, -1), "kthvalue": (1, -1), "topk": (0, -1), "histc": (3,),
+             **dict.fromkeys(("unique_consecutive", "nonzero", "msort", "diff", "nansum", "std", "unique"), ())}
+    for shape in ((), (1,), (0,), (1, 1), (0, 3), (3, 0)):
+        for name, given in calls.items():
+            outcomes = []
+            for t in (torch.ones(shape), torch.ones(shape).cuda()):
+                try:
+                    made = getattr(torch, name)(t, *given)
+                    outcomes.append([array(m).tolist() for m in (made if isinstance(made, tuple) else (made,))])
+                except (RuntimeError, IndexError, TypeError) as error:
+                    outcomes.append([type(error).__name__])
+            assert repr(outcomes[0]) == repr(outcomes[1]), (name, shape, outcomes)
+
+
 def case_scans() -> None:
     import numpy as np
 

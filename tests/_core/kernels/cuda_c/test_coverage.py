@@ -31,10 +31,20 @@ def forms(d: Any) -> list[tuple[Any, ...]]:
             (x, at[0, :4]), (x[0], y[0]), (image, image)]
 
 
-def gather(seen: dict[Any, tuple[Program, Any, Any]]) -> int:
-    """Calls every operation with all of that, forward and back; gives how many calls were taken."""
+def small(d: Any) -> list[tuple[Any, ...]]:
+    """Arguments of no element, of one, and of no axis."""
+    made: list[tuple[Any, ...]] = []
+    for shape in ((), (0,), (3, 0), (1, 1)):
+        x, at = torch.ones(shape).to(d), torch.zeros(shape, dtype=torch.int64)
+        made += [(x,), (x, x), (x, x, x), (x, 0), (x, -1, at), (x, -1, at, x), ([x, x],), (x, x != 0), (x, x != 0, 1), (x, 1, -1), (x, (0,))]
+    image, wide = torch.ones(0, 3, 4, 4).to(d), torch.ones(2, 3, 0, 4).to(d)
+    return [*made, *((t, *more) for t in (image, wide) for more in ((), (2,), ((2, 2),), (torch.ones(3, 3, 1, 1).to(d),)))]
+
+
+def gather(forms: Any, types: tuple[str, ...]) -> int:
+    """Calls every operation with all of these, forward and back; gives how many calls were taken."""
     taken = 0
-    for name in TYPES:
+    for name in types:
         d = getattr(torch, name)
         args = forms(d)
         for row in list(TABLE.values()):
@@ -54,13 +64,14 @@ def gather(seen: dict[Any, tuple[Program, Any, Any]]) -> int:
     return taken
 
 
-@pytest.fixture(scope="module")
-def programs() -> dict[Any, tuple[Program, Any, Any]]:
+def programs_of(forms: Any, types: tuple[str, ...], key: Any) -> dict[Any, tuple[Program, Any, Any]]:
+    """The loop programs that those calls make, one of each key."""
     seen: dict[Any, tuple[Program, Any, Any]] = {}
 
     def prepare(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> PreparedLaunch:
-        if all(isinstance(e.dtype, dtype) for e in walk(program.roots())):  # an argument taken for a type is no program
-            seen.setdefault((program.key, tuple(map(len, strides))), (program, domain, strides))
+        # an argument taken for a type, or for a size, is no program
+        if all(isinstance(e.dtype, dtype) for e in walk(program.roots())) and all(isinstance(n, int) for n in domain):
+            seen.setdefault(key(program, domain, strides), (program, domain, strides))
         return interpret.prepare(program, domain, strides)
     before = target._prepare
     with warnings.catch_warnings():
@@ -68,21 +79,46 @@ def programs() -> dict[Any, tuple[Program, Any, Any]]:
         dispatch.changed()
         target._prepare = prepare
         try:
-            assert gather(seen) > 2000
+            assert gather(forms, types) > 2000
         finally:
             target._prepare = before
             dispatch.changed()
     return seen
 
 
-@pytest.mark.parametrize("render", [cuda_c.render, opencl_c.render], ids=["cuda", "opencl"])
-def test_no_program_is_left_to_the_host(programs: dict[Any, tuple[Program, Any, Any]], render: Any) -> None:
-    kinds = {kind: sum(p.kind == kind for p, _, _ in programs.values()) for kind in ("map", "reduce", "rows", "scan")}
-    assert kinds["map"] > 1500 and kinds["reduce"] > 100 and kinds["rows"] > 10 and kinds["scan"] > 20, kinds
-    left = []
+@pytest.fixture(scope="module")
+def programs() -> dict[Any, tuple[Program, Any, Any]]:
+    return programs_of(forms, TYPES, lambda program, domain, strides: (program.key, tuple(map(len, strides))))
+
+
+@pytest.fixture(scope="module")
+def programs_of_little() -> dict[Any, tuple[Program, Any, Any]]:
+    return programs_of(small, ("float32", "int64"), lambda program, domain, strides: (program.key, domain, strides))
+
+
+def left(programs: dict[Any, tuple[Program, Any, Any]], render: Any) -> list[str]:
+    """What each program that cannot be rendered fails with."""
+    found = []
     for program, domain, strides in programs.values():
         try:
             render(program, domain, strides)
         except Exception as e:
-            left.append(f"{e!r}: {program.text()}")
-    assert not left, f"{len(left)} of {len(programs)} programs go to the host:\n" + "\n".join(left[:40])
+            found.append(f"{e!r}: {program.text()} over {domain} by {strides}")
+    return found
+
+
+@pytest.mark.parametrize("render", [cuda_c.render, opencl_c.render], ids=["cuda", "opencl"])
+def test_no_program_is_left_to_the_host(programs: dict[Any, tuple[Program, Any, Any]], render: Any) -> None:
+    kinds = {kind: sum(p.kind == kind for p, _, _ in programs.values()) for kind in ("map", "reduce", "rows", "scan")}
+    assert kinds["map"] > 1500 and kinds["reduce"] > 100 and kinds["rows"] > 10 and kinds["scan"] > 20, kinds
+    failed = left(programs, render)
+    assert not failed, f"{len(failed)} of {len(programs)} programs go to the host:\n" + "\n".join(failed[:40])
+
+
+@pytest.mark.parametrize("render", [cuda_c.render, opencl_c.render], ids=["cuda", "opencl"])
+def test_no_element_or_one(programs_of_little: dict[Any, tuple[Program, Any, Any]], render: Any) -> None:
+    """A scalar's cumsum had no operand that moves, and so no width."""
+    kinds = {kind: sum(p.kind == kind for p, _, _ in programs_of_little.values()) for kind in ("map", "reduce", "rows", "scan")}
+    assert kinds["map"] > 1500 and kinds["reduce"] > 100 and kinds["rows"] > 10 and kinds["scan"] > 20, kinds
+    failed = left(programs_of_little, render)
+    assert not failed, f"{len(failed)} of {len(programs_of_little)} programs go to the host:\n" + "\n".join(failed[:40])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flambeau._core.dtypes import dtype, float32, float64
+from flambeau._core.dtypes import bfloat16, dtype, float16, float32, float64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels import target
+from flambeau._core.kernels import interpret, target
 from flambeau._core.kernels.cuda_c import render
 from flambeau._core.kernels.cuda_c.values import device_function
 from flambeau._core.kernels.programs import Map
+from flambeau._core.ops.special import _polygamma
 from tests._core.kernels.cuda_c import host
 
 SHARED = "exp exp2 expm1 log log2 log10 log1p tanh erf sin cos tan".split()
@@ -43,6 +44,35 @@ def test_the_same_bits_as_on_the_cpu(d: dtype) -> None:
         assert (np.isnan(there) == nan).all(), op
         differ = np.flatnonzero((here.view(bits) != there.view(bits)) & ~nan)
         assert not differ.size, (op, x[differ[:5]], here[differ[:5]], there[differ[:5]])
+
+
+@pytest.mark.skipif(bool(host.missing()), reason=host.missing() or "-")
+@pytest.mark.parametrize("d", [float16, bfloat16, float32], ids=str)
+def test_polygamma(d: dtype) -> None:
+    """From the smallest numbers to the largest, at poles and between them."""
+    sp = pytest.importorskip("scipy.special")
+    rng = np.random.default_rng(5)
+    given = np.concatenate([10.0 ** rng.uniform(-12, 5, 500), -10.0 ** rng.uniform(-4, 2, 100), np.arange(-8.0, 9.0)]).astype(np.float32)
+    given = given[given < 6e4]
+    x = interpret.narrow_bfloat16(given) if d is bfloat16 else given.astype(d.np)
+    exact = (interpret.widen_bfloat16(x) if d is bfloat16 else x).astype(np.float64)
+    orders = (0, 1, 2, 3, 8, 13, 30)
+    kernels = [render(Map((_polygamma(E.input(0, d), n),), (d,)), x.shape, ((1,), (1,))) for n in orders]
+    batch = host.Batch(kernels, checked=False)
+    limits = {"float16": (65504.0, 2.0 ** -11, 2.0 ** -24), "bfloat16": (3.3895e38, 2.0 ** -8, 1e-40), "float32": (3.4028e38, 2.0 ** -23, 2e-45)}
+    most, unit, least = limits[d.name]
+    for n, kernel in zip(orders, kernels, strict=True):
+        made = np.zeros_like(x)
+        batch.launch(kernel, [made, x], [made.ctypes.data, x.ctypes.data])
+        found = (interpret.widen_bfloat16(made) if d is bfloat16 else made).astype(np.float64)
+        poles = (exact <= 0) & (exact == np.floor(exact))
+        if n:
+            assert (found[poles] == (np.inf if n % 2 else -np.inf)).all(), n
+        known = exact > 0  # SciPy's zeta has nothing between the poles
+        with np.errstate(over="ignore"):
+            want = sp.polygamma(n, exact[known])
+        want = np.where(np.abs(want) > most, np.copysign(np.inf, want), want)
+        np.testing.assert_allclose(found[known], want, rtol=2 * unit, atol=least, err_msg=str(n))
 
 
 def test_what_the_library_serves() -> None:
