@@ -1,8 +1,8 @@
 """cuDNN's switches (torch.backends.cudnn): what serves convolutions on NVIDIA GPUs, and how.
 
 enabled: whether cuDNN is used at all.  benchmark: try the algorithms when a convolution of new sizes is first met, and keep the
-fastest.  deterministic: take none whose results differ from run to run.  allow_tf32: float32 may be rounded to TF32.
-benchmark_limit is remembered: all algorithms are tried.
+fastest.  benchmark_limit: how many are tried, of those that cuDNN proposes first; 0 for all.  deterministic: take none whose results
+differ from run to run.  allow_tf32: float32 may be rounded to TF32.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Convolution(Spec):
     gradients y; "weights": the gradient w of images x and gradients y.
 
     x, w, y: shape and strides.  library: whether a library's kernels may be taken; room: bytes of workspace that it may have, None for any
-    number; how: whether to try algorithms, to take none whose results differ from run to run, and whether float32 may be rounded to TF32.
+    number; how: how many algorithms to try, whether to take none whose results differ from run to run, and whether float32 may be rounded to TF32.
     The workspace's address is always given.  Where the entry raises NotImplementedError and `PreparedLaunch.workspace` has changed, it may be
     called again with that much.
     """
@@ -117,7 +117,7 @@ class Convolution(Spec):
     bias: bool = False
     library: bool = True
     room: int | None = None
-    how: tuple[bool, bool, bool] = (False, False, False)
+    how: tuple[int, bool, bool] = (0, False, False)
 
 
 class Attention(Spec):

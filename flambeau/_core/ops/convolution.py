@@ -115,13 +115,16 @@ def _wide(t: Tensor | None) -> Any:
 
 
 def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tensor:
-    made = convolve("forward", x, w, g, (x.meta.shape[0], w.meta.shape[0], *g.out), bias)
+    shape = (x.meta.shape[0], w.meta.shape[0], *g.out)
+    made = convolve("forward", x, w, g, shape, bias)
     if made is not None:
         return made
     if _is_narrow(x.meta.dtype):
         return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.meta.dtype)
-    out = empty((x.meta.shape[0], w.meta.shape[0], *g.out), x.meta.dtype, x.meta.device)
-    _by_columns(out, x, w, g)
+    alone = None if bias is None else convolve("forward", x, w, g, shape)
+    out = empty(shape, x.meta.dtype, x.meta.device) if alone is None else alone
+    if alone is None:
+        _by_columns(out, x, w, g)
     if bias is not None:
         with no_recording():
             out.add_(bias.detach().reshape((-1,) + (1,) * len(g.kernel)))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _plans: dict[Any, _Plan | None] = caches.cache(globals(), "_plans")
 _FARTHEST = 1 << 31  # kernels and libraries count positions along an axis in 32 bits
 _VECTOR = 64
+_ALL = 1 << 10  # algorithms: more than a library has
 _GIVEN, _ROWS, _LAST = "as given", "row by row", "channels last"
 
 
@@ -116,9 +117,10 @@ def _reach(g: Geometry) -> int:
     return int(max(reaches))
 
 
-def _allowed(room: int | None) -> tuple[bool, int | None, tuple[bool, bool, bool]]:
+def _allowed(room: int | None) -> tuple[bool, int | None, tuple[int, bool, bool]]:
     values = backend_flags.values
-    how = (bool(values["cudnn.benchmark"]), bool(values["cudnn.deterministic"] or values["deterministic"]), bool(values["cudnn.allow_tf32"]))
+    tries = (int(values["cudnn.benchmark_limit"]) or _ALL) if values["cudnn.benchmark"] else 0
+    how = (tries, bool(values["cudnn.deterministic"] or values["deterministic"]), bool(values["cudnn.allow_tf32"]))
     return bool(values["cudnn.enabled"]), room, how
 
 

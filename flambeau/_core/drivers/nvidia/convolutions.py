@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...kernels.cuda_c.handwritten import channelwise
 from ...layout import is_contiguous, numel
-from . import cudnn
+from . import cudnn_convolutions
 
 if TYPE_CHECKING:
     from ...kernels.cuda_c import Kernel
@@ -20,13 +20,13 @@ def convolution(launches: Launches, device: int, spec: Convolution) -> PreparedL
     kernel = _own(spec)
     if kernel is not None:
         return launches.kernel(f"convolution_{spec.kind}_{spec.dtype.name}", kernel)
-    return cudnn.convolution(launches, device, spec)
+    return cudnn_convolutions.prepare(launches, device, spec)
 
 
 def _own(spec: Convolution) -> Kernel | None:
     """Of one channel a group: cuDNN's are for products of many channels, of which there are none here."""
     x, w, y = (sizes for sizes, _ in (spec.x, spec.w, spec.y))
-    if spec.groups != x[1] or w[1] != 1 or not is_contiguous(*spec.w) or not cudnn.packed((spec.x, spec.y)) or not all(map(numel, (x, w, y))):
+    if spec.groups != x[1] or w[1] != 1 or not is_contiguous(*spec.w) or not cudnn_convolutions.packed((spec.x, spec.y)) or not all(map(numel, (x, w, y))):
         return None
     try:
         shape = channelwise.shape(spec.x, spec.y, w[2:], spec.padding, spec.stride, spec.dilation)

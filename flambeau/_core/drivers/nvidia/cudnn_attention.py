@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import cache
-from . import cudnn, libraries
+from . import cudnn
 from . import cudnn_graph as graphs
 
 if TYPE_CHECKING:
@@ -133,22 +133,11 @@ class Shape:
         return [-(-4 * n // _PAGE) * _PAGE for n in ((rows,) if fixed else (rows, rows * self.sizes["q"][3]))]
 
 
-def ready() -> bool:
-    """Loads what the library looks for among what is loaded: cuBLASLt, without which it ends the process, and NVRTC."""
-    for name in ("nvrtc", "cublasLt"):
-        try:
-            libraries.load(name)
-        except OSError:
-            if name == "cublasLt":
-                return False
-    return True
-
-
 class _Attention:
     """cuDNN's attention on the devices of one driver; plans are kept."""
 
     def __init__(self, driver: NvidiaDriver) -> None:
-        self.driver, self.able, self.made = driver, ready(), 0
+        self.driver, self.able, self.made = driver, graphs.ready(), 0
         self._plans: dict[Any, list[graphs.Plan]] = {}
         self.rooms: dict[Stream, int] = {}
         self._lock = threading.RLock()
@@ -236,13 +225,13 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
     space = plan.workspace + sum(rooms)
     shared = not back and space <= SHARED_ROOM
     run, failed = plan.runner(rooms), plan.failed
-    driver, handles = launches.driver, library._handles
+    driver, handles = launches.driver, library.handles
     current, state = driver._current, driver._devices[device].state
     spare: list[Call] = []
 
     def refused(stream: Stream, args: tuple[Any, ...], code: int) -> None:
         if own is None or not graphs.may_go_otherwise(code):
-            library._fault(device, stream, code, f"attention of {d}, queries {shape.sizes['q']} and keys {shape.sizes['k']}")
+            library.fault(device, stream, code, f"attention of {d}, queries {shape.sizes['q']} and keys {shape.sizes['k']}")
         plans.clear()
         if not spare:
             spare.append(launches.bind(device, own))  # type: ignore[arg-type]
@@ -252,7 +241,7 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
         if current.device != device or state.first or driver._gone:
             driver._use(device)
         if spare:
-            refused(stream, args, cudnn._REFUSED[0])
+            refused(stream, args, cudnn.REFUSED[0])
             return
         handle = handles.get(stream) or library.handle(stream)
         if shared:

@@ -16,26 +16,31 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import cache
-from . import native_launch
-from .cudnn import _NO_KERNEL, _REFUSED, Unsupported, check
+from . import libraries, native_launch
+from .cudnn import NO_KERNEL, REFUSED, Unsupported, check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Sizes = Sequence[int]
 
-_KINDS = {"pointwise": 0, "engine": 2, "configuration": 3, "heuristics": 4, "plan": 5, "pointwise operation": 13, "graph": 15, "tensor": 17,
-          "matmul": 18, "matmul operation": 19, "reduction": 21, "reduction operation": 22, "reshape operation": 31, "device": 38}
+_KINDS = {"pointwise": 0, "convolution": 1, "engine": 2, "configuration": 3, "heuristics": 4, "plan": 5, "forward operation": 10,
+          "weights operation": 11, "images operation": 12, "pointwise operation": 13, "graph": 15, "tensor": 17, "matmul": 18,
+          "matmul operation": 19, "reduction": 21, "reduction operation": 22, "reshape operation": 31, "device": 38}
 # what attributes are made of: its number, and how C holds it
-_HANDLE, _TYPE, _FLAG, _INT, _HEURISTIC, _MODE, _DESCRIPTOR, _REDUCTION, _TEXT = (
-    (0, ctypes.c_void_p), (1, ctypes.c_int), (2, ctypes.c_bool), (3, ctypes.c_int64), (8, ctypes.c_int),
-    (14, ctypes.c_int), (15, ctypes.c_void_p), (18, ctypes.c_int), (24, ctypes.c_char))
+_HANDLE, _TYPE, _FLAG, _INT, _FLOAT, _CONVOLUTION, _HEURISTIC, _NOTE, _MODE, _DESCRIPTOR, _REDUCTION, _BEHAVIOUR, _TEXT = (
+    (0, ctypes.c_void_p), (1, ctypes.c_int), (2, ctypes.c_bool), (3, ctypes.c_int64), (4, ctypes.c_float), (7, ctypes.c_int), (8, ctypes.c_int),
+    (11, ctypes.c_int), (14, ctypes.c_int), (15, ctypes.c_void_p), (18, ctypes.c_int), (19, ctypes.c_int), (24, ctypes.c_char))
 _ATTRIBUTES: dict[str, tuple[int, tuple[int, Any]]] = {
     "pointwise.mode": (0, _MODE), "pointwise.type": (1, _TYPE), "pointwise.axis": (9, _INT),
+    "convolution.type": (100, _TYPE), "convolution.mode": (101, _CONVOLUTION), "convolution.dilation": (102, _INT), "convolution.stride": (103, _INT),
+    "convolution.after": (104, _INT), "convolution.before": (105, _INT), "convolution.axes": (106, _INT),
     "heuristics.mode": (200, _HEURISTIC), "heuristics.graph": (201, _DESCRIPTOR), "heuristics.results": (202, _DESCRIPTOR),
     "heuristics.device": (204, _DESCRIPTOR), "configuration.engine": (300, _DESCRIPTOR),
     "plan.handle": (400, _HANDLE), "plan.configuration": (401, _DESCRIPTOR), "plan.workspace": (402, _INT), "plan.json": (405, _TEXT),
-    "plan.device": (407, _DESCRIPTOR), "engine.number": (1301, _INT),
+    "plan.device": (407, _DESCRIPTOR), "engine.number": (1301, _INT), "engine.notes": (1303, _NOTE), "engine.behaviour": (1305, _BEHAVIOUR),
+    **{f"{kind} operation.{name}": (first + k, type_of) for kind, first in (("forward", 700), ("images", 706), ("weights", 712))
+       for k, (name, type_of) in enumerate((("alpha", _FLOAT), ("beta", _FLOAT), *((n, _DESCRIPTOR) for n in ("how", "w", "x", "y"))))},
     "pointwise operation.how": (750, _DESCRIPTOR), "pointwise operation.x": (751, _DESCRIPTOR), "pointwise operation.b": (752, _DESCRIPTOR),
     "pointwise operation.y": (753, _DESCRIPTOR), "pointwise operation.t": (758, _DESCRIPTOR),
     "graph.handle": (800, _HANDLE), "graph.operations": (801, _DESCRIPTOR),
@@ -51,9 +56,14 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "b
 _MODES = {"add": 0, "mul": 1, "div": 6, "sub": 9, "exp": 13, "log": 15, "identity": 21, "ge": 303, "index": 501, "select": 601}
 _REDUCTIONS = {"add": 0, "max": 3}
 _BEST, _ANY = 3, 2  # heuristics: what is thought fastest, and what works for most
-_MOST_ENGINES = 32
+_MOST_ENGINES = 64
+_CROSS_CORRELATION = 1
+# what the library says of an engine: it uses tensor cores, rounds what it reads, adds in an order that varies; it is compiled when a plan is made
+TENSOR_CORES, ROUNDED, VARYING = 0, 1, 4
+_COMPILED = 0
+_MOST_NOTES = 16
 _TEXT_SIZES = (1 << 18, 1 << 20, 1 << 23)
-_ALIGNED = 16  # bytes that each address is a multiple of
+ALIGNED = 16  # bytes that each address is a multiple of, unless a graph says otherwise
 
 
 def declared(lib: ctypes.CDLL) -> ctypes.CDLL:
@@ -100,10 +110,11 @@ class Descriptor:
 class Tensor(Descriptor):
     """A tensor of a graph.  value: of a number that the host passes."""
 
-    def __init__(self, lib: ctypes.CDLL, which: int, sizes: Sizes, strides: Sizes, kind: str, virtual: bool, value: float | None = None) -> None:
+    def __init__(self, lib: ctypes.CDLL, which: int, sizes: Sizes, strides: Sizes, kind: str, virtual: bool, value: float | None = None,
+                 aligned: int = ALIGNED) -> None:
         self.which, self.sizes, self.strides, self.type, self.virtual = which, tuple(sizes), tuple(strides), kind, virtual
         self.value = None if value is None else ctypes.c_float(value)
-        super().__init__(lib, "tensor", id=which, type=TYPES[kind], sizes=self.sizes, strides=self.strides, alignment=_ALIGNED, virtual=virtual,
+        super().__init__(lib, "tensor", id=which, type=TYPES[kind], sizes=self.sizes, strides=self.strides, alignment=aligned, virtual=virtual,
                          by_value=value is not None)
 
 
@@ -113,13 +124,14 @@ def dense(sizes: Sizes) -> tuple[int, ...]:
 
 
 class Graph:
-    """Operations in the order they are added, all in float32.
+    """Operations in the order they are added, all but convolutions in float32.
 
-    Each gives its result: a tensor that stays within the graph, or `to` where that is given.
+    Each gives its result: a tensor that stays within the graph, or `to` where that is given.  aligned: bytes that operands' addresses are
+    multiples of.
     """
 
-    def __init__(self, lib: ctypes.CDLL) -> None:
-        self.lib = lib
+    def __init__(self, lib: ctypes.CDLL, aligned: int = ALIGNED) -> None:
+        self.lib, self.aligned = lib, aligned
         self.operations: list[Descriptor] = []
         self.given: list[Tensor] = []  # what has an address, in the order of a plan's arguments
         self.numbers: list[Tensor] = []
@@ -127,7 +139,8 @@ class Graph:
 
     def tensor(self, sizes: Sizes, strides: Sizes | None = None, kind: str = "float32", virtual: bool = True, value: float | None = None) -> Tensor:
         self._last += 1
-        return Tensor(self.lib, self._last, sizes, dense(sizes) if strides is None else strides, kind, virtual, value)
+        return Tensor(self.lib, self._last, sizes, dense(sizes) if strides is None else strides, kind, virtual, value,
+                      ALIGNED if virtual else self.aligned)
 
     def operand(self, sizes: Sizes, strides: Sizes, kind: str) -> Tensor:
         """What is given by its address, to be read or written."""
@@ -150,6 +163,13 @@ class Graph:
         how = Descriptor(self.lib, "pointwise", mode=_MODES[mode], type=TYPES["bool" if mode == "ge" else "float32"], axis=axis)
         self._add("pointwise operation", how=how, x=x, y=y, b=b, t=t)
         return y
+
+    def convolution(self, kind: str, x: Tensor, w: Tensor, y: Tensor, padding: Sizes, stride: Sizes, dilation: Sizes, type_of: str) -> None:
+        """Writes y ("forward"), the gradient x of y's ("images"), or the gradient w of y's ("weights"); the channels of x and w tell the groups.
+        type_of: what sums are taken in."""
+        how = Descriptor(self.lib, "convolution", type=TYPES[type_of], mode=_CROSS_CORRELATION, dilation=dilation, stride=stride, after=padding,
+                         before=padding, axes=len(padding))
+        self._add(f"{kind} operation", alpha=1.0, beta=0.0, how=how, w=w, x=x, y=y)
 
     def matmul(self, a: Tensor, b: Tensor, to: Tensor | None = None, kind: str = "float32") -> Tensor:
         """The products of matrices in the last two axes; b's heads may be fewer than a's."""
@@ -198,11 +218,7 @@ class Plan:
 
     def engine(self) -> int:
         """The number that the library gives its engine; -1 for a plan of a text."""
-        if self.keep[1] is None:
-            return -1
-        made = Descriptor(self.lib, "engine", finish=False)
-        self.keep[1].read("engine", 1, (ctypes.c_void_p * 1)(made.raw.value))
-        return int(made.read("number")[0])
+        return -1 if self.keep[1] is None else int(_engine(self.keep[1]).read("number")[0])
 
     def runner(self, rooms: Sequence[int] = ()) -> Callable[..., None]:
         """A builtin that takes the addresses of the graph's operands in their order, of a workspace, and a handle's number, and queues
@@ -219,15 +235,33 @@ class Plan:
         return native_launch.graph(block, len(graph.given) - len(rooms), len(rooms), len(fixed))
 
 
+def _engine(configuration: Descriptor) -> Descriptor:
+    made = Descriptor(configuration.lib, "engine", finish=False)
+    configuration.read("engine", 1, (ctypes.c_void_p * 1)(made.raw.value))
+    return made
+
+
+def ready() -> bool:
+    """Loads what the library looks for among what is loaded: cuBLASLt, without which it ends the process, and NVRTC."""
+    for name in ("nvrtc", "cublasLt"):
+        try:
+            libraries.load(name)
+        except OSError:
+            if name == "cublasLt":
+                return False
+    return True
+
+
 def described(lib: ctypes.CDLL, text: str) -> Descriptor:
     """A device by its properties in JSON, for graphs that are planned where it is not."""
     return Descriptor(lib, "device", json=text.encode())
 
 
-def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None = None) -> Iterator[Plan]:
+def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None = None, without: Iterable[int] | None = None) -> Iterator[Plan]:
     """What the library proposes for a graph, best first, made ready one by one; only those that need at most `most` bytes of workspace.
 
-    Raises Unsupported where the library takes no such graph.
+    without: notes that no engine may have; given, those that would be compiled first are left out too.  Raises Unsupported where the
+    library takes no such graph.
     """
     lib = graph.lib
     operations = Descriptor(lib, "graph", operations=graph.operations, handle=handle)
@@ -240,6 +274,8 @@ def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None
             continue
         for configuration in rooms[:found]:
             try:
+                if without is not None and _is_out(configuration, set(without)):
+                    continue
                 made = Plan(graph, configuration, **({"handle": handle} if device is None else {"device": device}))
             except RuntimeError:  # an engine that this machine has not all for
                 continue
@@ -247,23 +283,40 @@ def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None
                 yield made
 
 
+def _is_out(configuration: Descriptor, without: set[int]) -> bool:
+    engine = _engine(configuration)
+    return not without.isdisjoint(engine.read("notes", _MOST_NOTES)) or _COMPILED in engine.read("behaviour", _MOST_NOTES)
+
+
+def kept(graph: Graph, name: str, **place: Any) -> Plan | None:
+    """The plan that the disk keeps under `name`."""
+    text = cache.load(name)
+    try:
+        return None if text is None else Plan(graph, text=text, **place)
+    except RuntimeError:  # another machine's, or damaged
+        return None
+
+
+def keep(name: str, plan: Plan) -> None:
+    """Has the disk keep a plan under `name`, where the library tells what it is."""
+    if text := plan.text():
+        cache.store(name, text)
+
+
 def best(graph: Graph, name: str, most: int, handle: Any = None, device: Descriptor | None = None, compiles: bool = True) -> Plan | None:
     """The one that the disk keeps under `name`, or else, where it may be compiled, the first of `plans`; None where there is none."""
-    text = cache.load(name)
-    if text is not None:
-        try:
-            return Plan(graph, text=text, **({"handle": handle} if device is None else {"device": device}))
-        except RuntimeError:  # another machine's, or damaged
-            pass
+    made = kept(graph, name, **({"handle": handle} if device is None else {"device": device}))
+    if made is not None or not compiles:
+        return made
     try:
-        made = next(plans(graph, most, handle, device), None) if compiles else None
+        made = next(plans(graph, most, handle, device), None)
     except Unsupported:
         return None
-    if made is not None and (text := made.text()):
-        cache.store(name, text)
+    if made is not None:
+        keep(name, made)
     return made
 
 
 def may_go_otherwise(code: int) -> bool:
     """Whether a status says that another plan may do it."""
-    return code in _REFUSED or code in _NO_KERNEL
+    return code in REFUSED or code in NO_KERNEL

@@ -282,7 +282,7 @@ def case_plans_are_kept() -> None:
     both(torch.float16, shape)
     both(torch.float16, ((1, 3, 7, 8), (1, 3, 8, 8), (1, 3, 8, 8)))
     assert (ran(COMPILED), ran(READ)) == (compiled + 4, read + 2)
-    from flambeau._core.drivers.nvidia import cudnn_attention
+    from flambeau._core.drivers.nvidia import cudnn_attention, cudnn_graph
     most, cudnn_attention.MOST_PLANS = cudnn_attention.MOST_PLANS, 2
     forget()
     both(torch.float16, shape)
@@ -291,9 +291,9 @@ def case_plans_are_kept() -> None:
     both(torch.float16, shape)  # those on the disk cost little
     cudnn_attention.MOST_PLANS = most
     forget()
-    able, cudnn_attention.ready = cudnn_attention.ready, lambda: False
+    able, cudnn_graph.ready = cudnn_graph.ready, lambda: False
     both(torch.float16, shape, by=OWN)
-    cudnn_attention.ready = able
+    cudnn_graph.ready = able
     forget()
 
 

@@ -1,4 +1,4 @@
-"""What an installed cuDNN says of our graphs of attention, in a process of its own and on no GPU: ``python real_cudnn.py LIBCUDA CAPABILITY``.
+"""What an installed cuDNN says of our graphs of attention and convolutions, in a process of its own and on no GPU: ``python real_cudnn.py LIBCUDA CAPABILITY``.
 
 LIBCUDA is a stand-in for the driver (`stub_cuda.cc`), for the library loads one; CAPABILITY, as 900 for 9.0, is of the device that is
 described to it.  A line of JSON for each graph: its name, and the engine and bytes of workspace of the library's best plan.
@@ -41,6 +41,47 @@ SHAPES: dict[str, tuple[str, bool, str, tuple[int, ...]]] = {
 }
 
 
+# name: images, weights, padding, stride and dilation; the channels of both tell the groups
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int, int]] = {
+    "3x3": ((64, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1), "1x1": ((32, 256, 14, 14), (1024, 256, 1, 1), 0, 1, 1),
+    "stem": ((64, 3, 224, 224), (64, 3, 7, 7), 3, 2, 1), "odd": ((3, 5, 9, 9), (7, 5, 3, 3), 1, 1, 1),
+    "one channel": ((256, 1, 28, 28), (32, 1, 3, 3), 1, 1, 1),
+    "groups": ((8, 64, 30, 30), (64, 16, 3, 3), 1, 1, 1), "dilated": ((2, 8, 20, 20), (6, 8, 3, 3), 2, 1, 2), "row": ((4, 16, 100), (24, 16, 5), 2, 1, 1),
+    "volume": ((2, 4, 9, 9, 9), (6, 4, 3, 3, 3), 1, 2, 1),
+}
+
+
+def operands(name: str, last: bool) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Sizes and strides of a convolution's images, weights and results."""
+    from flambeau._core.drivers.nvidia.cudnn_convolutions import _dense
+    x, w, padding, stride, dilation = CONVOLUTIONS[name]
+    y = (x[0], w[0], *[(i + 2 * padding - dilation * (k - 1) - 1) // stride + 1 for i, k in zip(x[2:], w[2:], strict=True)])
+    return {n: (s, _dense(s, last)) for n, s in (("x", x), ("w", w), ("y", y))}
+
+
+def convolutions(lib: Any, device: Any) -> None:
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia import cudnn, cudnn_convolutions, cudnn_graph
+    ways = [(kind, bias) for kind in ("forward", "images", "weights") for bias in ((False, True) if kind == "forward" else (False,))]
+    for name, (x, _, *numbers) in CONVOLUTIONS.items():
+        axes = len(x) - 2
+        for last in (False, True)[:1 + (axes > 1)]:
+            for kind, bias in ways:
+                for d in ("float32", "float64", "float16", "bfloat16"):
+                    o = operands(name, last)
+                    told: dict[str, Any] = {"name": f"{name} {d}", "what": f"{kind}{' with bias' if bias else ''}{', channels last' if last else ''}"}
+                    padding, stride, dilation = [(n,) * axes for n in numbers]
+                    shape = cudnn_convolutions.Shape(kind, getattr(torch, d), o["x"], o["w"], o["y"], (padding, stride, dilation), bias)
+                    for aligned in (cudnn_graph.ALIGNED, shape.d.itemsize):
+                        for without in ((), (cudnn_graph.TENSOR_CORES, cudnn_graph.ROUNDED) if d == "float32" else (), (cudnn_graph.VARYING,)):
+                            try:
+                                plan = next(cudnn_graph.plans(shape.graph(lib, aligned), 1 << 62, device=device, without=without), None)
+                            except cudnn.Unsupported as error:
+                                told["why"], plan = str(error), None
+                            told.setdefault("engines", []).append(None if plan is None else [plan.engine(), plan.workspace])
+                    print(json.dumps(told), flush=True)
+
+
 def steps(order: str, sizes: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
     """Of dense operands with the heads before the rows ("bhld") or after them."""
     _, heads, group, length, source, depth, value_depth = sizes
@@ -58,7 +99,7 @@ def main(stub: str, capability: int) -> None:
     from flambeau._core.drivers.nvidia import cudnn, cudnn_attention, cudnn_graph
     lib = cudnn_graph.declared(cudnn.load())
     print(json.dumps({"version": cudnn.version()}), flush=True)
-    cudnn_attention.ready()
+    cudnn_graph.ready()
     device = cudnn_graph.described(lib, json.dumps({"deviceVer": capability} | DEVICES[capability] | _SAME))
     for name, (kind, causal, order, sizes) in SHAPES.items():
         shape = cudnn_attention.Shape(getattr(torch, kind), causal, sizes, sizes[5] ** -0.5, steps(order, sizes))
@@ -74,6 +115,7 @@ def main(stub: str, capability: int) -> None:
                 if name == "gpt2":
                     told["again"] = cudnn_graph.Plan(graph, text=plan.text(), device=device).workspace
             print(json.dumps(told), flush=True)
+    convolutions(lib, device)
 
 
 if __name__ == "__main__":

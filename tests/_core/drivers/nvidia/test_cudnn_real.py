@@ -1,4 +1,4 @@
-"""NVIDIA's own cuDNN takes our graphs of attention, for GPUs that are only described to it: `make check-cudnn`."""
+"""NVIDIA's own cuDNN takes our graphs of attention and convolutions, for GPUs that are only described to it: `make check-cudnn`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,18 @@ def test_graphs_are_taken(capability: int, name: str, what: str) -> None:
         assert told["workspace"] < 1 << 20
     elif what == "backward":
         assert told["workspace"] < 64 * batch * heads * (length + source) * deep + (1 << 20)
+
+
+@pytest.mark.parametrize("d", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", real_cudnn.CONVOLUTIONS)
+@pytest.mark.parametrize("capability", real_cudnn.DEVICES)
+def test_convolutions_are_taken(capability: int, name: str, d: str) -> None:
+    """There is an engine that need not be compiled for each: for addresses of any alignment, without TF32, and in a fixed order."""
+    found = said(capability)
+    asked = {key: told for key, told in found.items() if key.startswith(f"{name} {d}, ")}
+    assert len(asked) == (4 if len(real_cudnn.CONVOLUTIONS[name][0]) == 3 else 8), found[""]
+    for key, told in asked.items():
+        assert len(told["engines"]) == 6 and all(told["engines"]), (key, told)
 
 
 def test_its_version_serves() -> None:
