@@ -197,8 +197,8 @@ class Driver(ABC):
 
     # -------------------------------------------------------------------------------------------------------- events
     @abstractmethod
-    def event_create(self, timing: bool = False) -> Any:
-        """A new event, not recorded yet: it counts as done."""
+    def event_create(self, timing: bool = False, sleeps: bool = False) -> Any:
+        """A new event, not recorded yet: it counts as done.  sleeps: who waits for it leaves the processor to others, and hears of it later."""
 
     @abstractmethod
     def event_record(self, event: Any, stream: Any) -> None:

@@ -15,7 +15,7 @@ from .. import forks
 from ..tensor import Storage, Tensor, alias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from ..runtime.transfers import Arrival
 
 _KEY = "_async_copy"
 _lock = forks.rlock()
@@ -50,13 +50,13 @@ class host_reads_wait:
 
 
 class AsyncCopy:
-    """Copies into one storage: `waits`, each of which waits for one (or makes a stream wait), and the tensors that show
-    the memory, with their class and address."""
+    """Copies into one storage: `waits`, the last one's for each place that they come from, and the tensors that show the memory, with their
+    class and address."""
 
     __slots__ = ("waits", "tensors", "failed")
 
     def __init__(self) -> None:
-        self.waits: list[Callable[..., None]] = []
+        self.waits: dict[Any, Arrival] = {}
         self.tensors: list[tuple[Any, type, int]] = []
         self.failed: BaseException | None = None
 
@@ -64,23 +64,31 @@ class AsyncCopy:
         """Waits for the copies, and restores the tensors' classes and addresses.  Raises RuntimeError, each time, if a copy failed."""
         if self.failed is not None:
             raise RuntimeError("the copy that was to fill this tensor failed") from self.failed
-        try:
-            for wait in self.waits:
-                wait()
-        except BaseException as error:
-            self.failed = error
-            raise
-        with _lock:
-            for ref, kind, p in self.tensors:
-                t = ref()
-                if t is None or t.__dict__.get(_KEY) is not self:
-                    continue
-                try:
-                    _slot(t)  # set meanwhile: it shows other memory now
-                except AttributeError:
-                    t.ptr = p
-                del t.__dict__[_KEY]
-                t.__class__ = kind
+        over: list[Arrival] = []
+        while True:
+            with _lock:
+                waits = list(self.waits.values())
+                if waits == over:  # no other thread has added one meanwhile
+                    return self._restore()
+            try:
+                for wait in waits:
+                    wait()
+            except BaseException as error:
+                self.failed = error
+                raise
+            over = waits
+
+    def _restore(self) -> None:
+        for ref, kind, p in self.tensors:
+            t = ref()
+            if t is None or t.__dict__.get(_KEY) is not self:
+                continue
+            try:
+                _slot(t)  # set meanwhile: it shows other memory now
+            except AttributeError:
+                t.ptr = p
+            del t.__dict__[_KEY]
+            t.__class__ = kind
 
 
 _slot: Any = Tensor.ptr.__get__  # type: ignore[attr-defined]
@@ -126,7 +134,7 @@ def _owners(t: Tensor) -> int:
 _own = 0  # what `_owners` gives for a tensor that has its storage to itself
 
 
-def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
+def fill_later(t: Tensor, wait: Arrival) -> None:
     """`t` is being filled by a copy that `wait` waits for.
 
     Every tensor that shows its memory must wait: its base and the base's views are known.  Where something else shares
@@ -135,6 +143,11 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
     global _own
     if not _waits:
         return
+    with _lock:
+        before = pending_copy(t)
+        if before is not None and before.failed is None:  # whatever shows the memory is told of there: it could not be shown anew without a wait
+            before.waits[wait.place] = wait
+            return
     if not _own:
         one = alias(t, t.meta, 0)
         one.store = Storage()
@@ -148,7 +161,6 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
         wait()
         return
     pending = AsyncCopy()
-    pending.waits.append(wait)
     with _lock:
         for x in those.values():
             before = pending_copy(x)
@@ -157,8 +169,9 @@ def fill_later(t: Tensor, wait: Callable[..., None]) -> None:
                 x.__class__ = _kind(kind)
             else:
                 ref, kind, p = next(entry for entry in before.tensors if entry[0]() is x)
-                pending.waits += [w for w in before.waits if w not in pending.waits]
+                pending.waits |= before.waits
             pending.tensors.append((weakref.ref(x), kind, p))
             x.__dict__[_KEY] = pending
             if before is None:
                 del x.ptr
+        pending.waits[wait.place] = wait

@@ -164,7 +164,7 @@ def _arriving(source: Tensor, dev: device) -> int:
     pending, p = pending_copy(source), address(source)
     if pending is None or not gpus.is_pinned(p):
         return source.ptr
-    for wait in pending.waits:
+    for wait in list(pending.waits.values()):
         wait(gpus.current_stream(dev))
     return p
 

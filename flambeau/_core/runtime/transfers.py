@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .streams import Stream
 
     Parts = Callable[[int, int], Iterable[staging.Part]]  # given the host's address and the most bytes a part may have
-    Carry = Callable[..., Callable[..., None] | None]
+    Carry = Callable[..., Arrival | None]
 
 SMALL = 64 << 10  # up to here a copy skips the ring
 
@@ -106,7 +106,7 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
     waiting = g.driver.copier(g.physical, "d2h", nbytes, True)
     later = None if blocking else g.driver.copier(g.physical, "d2h", nbytes, False)
 
-    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> Callable[..., None] | None:
+    def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> Arrival | None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(dst)
         waits = later is None or not pinned
@@ -127,7 +127,7 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
                 return None
             later(stream._handle, dst, src, pinned, keep)
             pool.used(dst, stream._handle)
-            return _arrival(g.driver, stream._handle)
+            return Arrival(g.driver, stream._handle)
         finally:
             record.seconds = perf_counter() - since
             if record.after is not None:
@@ -149,16 +149,24 @@ def _fetch_small(g: Gpu, stream: Stream, src: int, parts: Iterable[staging.Part]
         src += nbytes
 
 
-def _arrival(driver: Driver, stream: Any) -> Callable[..., None]:
-    event = driver.event_create()
-    driver.event_record(event, stream)
+class Arrival:
+    """What a copy to the host that was queued on a stream comes to: called, it waits for that, or makes a stream wait.
 
-    def wait(stream: Stream | None = None) -> None:
+    place: where in the work it is; what arrives later at the same place arrives after this.
+    """
+
+    __slots__ = ("place", "_driver", "_event")
+
+    def __init__(self, driver: Driver, stream: Any) -> None:
+        self._driver, self._event = driver, driver.event_create()
+        driver.event_record(self._event, stream)
+        self.place = self._event if driver.capturing(stream) else stream  # what is captured is not done yet when the capture is over
+
+    def __call__(self, stream: Stream | None = None) -> None:
         if stream is None:
-            driver.event_synchronize(event)
+            self._driver.event_synchronize(self._event)
         else:
-            stream._gpu.driver.stream_wait_event(stream._handle, event)
-    return wait
+            self._driver.stream_wait_event(stream._handle, self._event)
 
 
 def _between(to: device, source: device, nbytes: int) -> Carry:

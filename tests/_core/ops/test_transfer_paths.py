@@ -306,8 +306,38 @@ def test_a_buffer_filled_again_and_again_is_not_waited_for_in_between(lazy: None
         with torch.cuda.stream(side):
             buffer.copy_(x + k + 10, non_blocking=True)
         main.wait_stream(side)
-        assert pending_copy(buffer) is not None and not torch.cuda.default_stream().query()
+        pending = pending_copy(buffer)
+        # a copy stands for those before it on its stream: what is kept does not grow
+        assert pending is not None and len(pending.waits) == 2 and not torch.cuda.default_stream().query()
     assert buffer.tolist() == [v + 12 for v in expected]
+
+
+def test_a_captured_copy_does_not_stand_for_one_that_is_on_its_way(lazy: None) -> None:
+    buffer, (x, expected), other = torch.zeros(1000, pin_memory=True), late(), torch.ones(1000, device="cuda")
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.default_stream())
+    with torch.cuda.stream(stream):
+        buffer.copy_(x, non_blocking=True)
+        graph.capture_begin()
+        buffer.copy_(other, non_blocking=True)
+        graph.capture_end()
+    assert buffer.tolist() == expected
+
+
+def test_a_reader_waits_for_what_is_queued_while_it_waits(lazy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer, (x, expected) = torch.zeros(1000, pin_memory=True), late()
+    buffer.copy_(x, non_blocking=True)
+    pending = pending_copy(buffer)
+    assert pending is not None
+    first, = pending.waits.values()
+    plain = type(first).__call__
+
+    def meanwhile(self: Any, *args: Any) -> None:
+        plain(self, *args)
+        if self is first:
+            buffer.copy_(x + 1, non_blocking=True)
+    monkeypatch.setattr(type(first), "__call__", meanwhile)
+    assert buffer.tolist() == [v + 1 for v in expected] and pending_copy(buffer) is None
 
 
 def test_a_tensor_on_its_way_goes_on_to_a_gpu_without_the_host(lazy: None) -> None:

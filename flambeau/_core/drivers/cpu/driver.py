@@ -119,7 +119,7 @@ class CpuDriver(Driver):
         ctypes.memmove(dst, src, nbytes)
 
     # -------------------------------------------------------------------------------------------------------- events
-    def event_create(self, timing: bool = False) -> _Event:
+    def event_create(self, timing: bool = False, sleeps: bool = False) -> _Event:
         return _Event()
 
     def event_record(self, event: _Event, stream: Any) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _GRAIN = 512
 _END = 1 << 64
+_SLEEPS, _UNTIMED = 1, 2  # flags of events: who waits sleeps until an interrupt, some 200 us on a virtual machine; no time is kept
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
@@ -89,10 +90,10 @@ class Stream:
 class Event:
     """A place in a stream's work.  Its handle is made when first recorded, since it belongs to that stream's device."""
 
-    __slots__ = ("timing", "device", "handle", "pool", "__weakref__")
+    __slots__ = ("flags", "device", "handle", "pool", "__weakref__")
 
-    def __init__(self, timing: bool) -> None:
-        self.timing = timing
+    def __init__(self, flags: int) -> None:
+        self.flags = flags
         self.device = -1
         self.handle: Any = None
         self.pool: deque[Any] | None = None
@@ -108,7 +109,7 @@ class _Device:
     def __init__(self, index: int, number: Any) -> None:
         self.index, self.number, self.state = index, number, cuda_errors.State(index)
         self.context: Any = None
-        self.events: dict[bool, deque[Any]] = {False: deque(), True: deque()}
+        self.events: tuple[deque[Any], ...] = (deque(), deque(), deque(), deque())  # unused ones, by their flags
         self.properties: Properties | None = None
         self.arch = ""
         self.peers: set[int] = set()
@@ -538,19 +539,19 @@ class NvidiaDriver(Driver):
                 return
 
     # --------------------------------------------------------------------------------------------------------- events
-    def event_create(self, timing: bool = False) -> Event:
-        return Event(timing)
+    def event_create(self, timing: bool = False, sleeps: bool = False) -> Event:
+        return Event(sleeps * _SLEEPS | (not timing) * _UNTIMED)
 
     def event_record(self, event: Event, stream: Stream) -> None:
         d = self._use(stream.device)
         if event.device != stream.device:
             if event.pool is not None:
                 event.pool.append(event.handle)
-            pool = d.events[event.timing]
+            pool = d.events[event.flags]
             try:
                 handle = pool.popleft()
             except IndexError:
-                code, handle = self._cu.cuEventCreate(1 if event.timing else 3)  # sleeps while it waits; no time kept unless asked
+                code, handle = self._cu.cuEventCreate(event.flags)
                 self._check(d, code, "making an event")
             event.device, event.handle, event.pool = stream.device, handle, pool
         code, = self._cu.cuEventRecord(event.handle, stream.handle)

@@ -410,7 +410,7 @@ class SimulatedDriver(Driver):
         raise AcceleratorError(f"CUDA error on GPU {d.index}: launch '{name}' failed with {type(error).__name__}: {error}{told}{late}") from error
 
     # -------------------------------------------------------------------------------------------------------- events
-    def event_create(self, timing: bool = False) -> _Event:
+    def event_create(self, timing: bool = False, sleeps: bool = False) -> _Event:
         return _Event()
 
     def event_record(self, event: _Event, stream: Queue) -> None:

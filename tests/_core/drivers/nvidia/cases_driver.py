@@ -16,7 +16,7 @@ import cases  # noqa: E402
 import host_kernels  # noqa: E402
 
 array = cases.array
-USED, TAKEN, GIVEN, TRIMMED, REACHED, KEPT = 2, 4, 5, 6, 7, 8
+USED, TAKEN, GIVEN, TRIMMED, REACHED, KEPT, SLEPT = 2, 4, 5, 6, 7, 8, 9
 
 
 def count(what: int) -> int:
@@ -67,6 +67,32 @@ def case_peers_reach_a_pool() -> None:
     x = torch.arange(5, device="cuda:0")
     assert x.to("cuda:1").tolist() == [0, 1, 2, 3, 4] and x.to("cuda:1").to("cuda:0").tolist() == [0, 1, 2, 3, 4]
     assert count(REACHED) >= 2
+
+
+def case_who_waits_sleeps_where_that_is_asked_for() -> None:
+    """Waits look again and again, as PyTorch's do; only an event made with blocking=True lets its thread sleep."""
+    import flambeau as torch
+    x, buffer = torch.arange(1 << 20, device="cuda"), torch.zeros(1 << 20, dtype=torch.int64).pin_memory()
+    before = count(SLEPT)
+    for timing in (False, True):
+        event = torch.cuda.Event(enable_timing=timing)
+        event.record()
+        event.synchronize()
+    buffer.copy_(x, non_blocking=True)
+    assert buffer[-1].item() == (1 << 20) - 1 and x[-1].item() == (1 << 20) - 1 and x.cpu()[-1].item() == (1 << 20) - 1
+    torch.cuda.current_stream().synchronize()
+    torch.cuda.synchronize()
+    assert count(SLEPT) == before
+    for timing in (False, True):
+        event = torch.cuda.Event(enable_timing=timing, blocking=True)
+        event.record()
+        event.synchronize()
+    assert count(SLEPT) == before + 2
+    again = torch.cuda.Event()  # whose handle is no sleeper's
+    del event
+    again.record()
+    again.synchronize()
+    assert count(SLEPT) == before + 2
 
 
 def case_what_is_told_of_memory() -> None:

@@ -42,7 +42,7 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEV
        OUT_OF_RESOURCES = 701, PEER_ENABLED = 704 };
 typedef int (*Run)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
 
-struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true; int device = 0; };
+struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true, sleeps = false; int device = 0; };
 struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; std::function<int()> poll; };  // poll: below 0, not yet
 struct Stream { std::deque<Item> items; int device; };
 struct Function { Run run; unsigned shared = 48 << 10; unsigned threads = 1024; };  // the most dynamic shared memory, until more is asked for
@@ -82,7 +82,7 @@ static int version = 13000;
 static std::string fail_name;
 static long fail_after = 0;
 static int fail_code = 0;
-static long calls = 0, launched = 0;
+static long calls = 0, launched = 0, slept = 0;  // slept: waits for events whose waiters sleep
 static std::map<char *, size_t> pinned;
 static thread_local int current = -1;
 
@@ -187,7 +187,7 @@ EXPORT void fake_open(int open) {
   if (open && !held) held = new Open;
   else if (!open && held) { delete held; held = nullptr; }
 }
-EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launched : what == 2 ? (long)devices[0].used : what < 8 ? pool_calls[what - 4] : (long)devices[0].kept; }
+EXPORT long fake_count(int what) { return what == 0 ? calls : what == 1 ? launched : what == 2 ? (long)devices[0].used : what < 8 ? pool_calls[what - 4] : what == 9 ? slept : (long)devices[0].kept; }
 EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fake library of products
   Guard g(mutex);
   if (current < 0) return INVALID_CONTEXT;
@@ -475,6 +475,7 @@ EXPORT int cuEventCreate(void **e, unsigned flags) {
   if (flags > 7 || (flags & 6) == 4) return INVALID_VALUE;  // those for other processes keep no time
   auto *v = new Event;
   v->timing = !(flags & 2);
+  v->sleeps = flags & 1;
   v->device = current;
   events.insert(*e = v);
   return OK;
@@ -494,6 +495,7 @@ EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVA
 EXPORT int cuEventSynchronize(void *e) {
   IN_CONTEXT;
   if (!events.count(e)) return INVALID_HANDLE;
+  if (((Event *)e)->sleeps) slept++;
   while (((Event *)e)->done < ((Event *)e)->recorded && !d.sticky) if (!step_any()) { if (!polls) abort(); breathe(); }
   return d.sticky;
 }
