@@ -5,7 +5,8 @@ the driver's own copies.  That process is a child of this one: should it hang, c
 given up and the next ones go on in a new child.  Each line has its time, and all of them have; the table is written anew after each.
 
 A line is warmed up, then measured seven times over some hundredth of a second or more, and the median counts; PyTorch uses its fused
-optimizers, cuDNN's search and the faster of its attentions.  Some lines are measured with torch.compile around them too.  A line's limit is the time that
+optimizers, cuDNN's search and the faster of its attentions.  Some lines are measured with torch.compile around them too, when all lines have been
+measured without, as it takes far longer to compile than a line does; --no-compile leaves that out.  A line's limit is the time that
 its bytes take at the measured rates, its operations at the rate of the GPU's data sheet, or its launches at that of the driver's own.
 --smoke tries every line at a thousandth of its size, once, on the tests' fake driver where there is no GPU: its figures mean nothing.
 Exit status: 0 where every aim was reached (with --smoke: where every line ran), 1 where one was not, 2 where there is no GPU.
@@ -134,7 +135,7 @@ def usable(flambeau: Any, others: list[Any]) -> bool:
 
 
 def child(options: argparse.Namespace, tell: Any) -> int:
-    """Measures the lines from the one of a number on; tells all it finds as it goes."""
+    """Measures the lines from the step of a number on; tells all it finds as it goes."""
     from host_cost import absent
     if why := absent(options.smoke):
         tell(none=why)
@@ -158,29 +159,23 @@ def child(options: argparse.Namespace, tell: Any) -> int:
                    f"{platform.python_version()}, flambeau {flambeau.__version__}, torch {getattr(modules.get('torch'), '__version__', 'absent')}",
              lacking=lacking)
         tell(bounds=(limits(MIB, 2) if options.smoke else limits()) | rates(p.name))
-    for number, line in enumerate(chosen(options)):
-        if number < options.first:
+    lines = chosen(options)
+    for number, (place, compiled) in enumerate(steps(options)):
+        if number < options.step:
             continue
         for side, t in modules.items():
-            tell(line=number, side=side)
+            if compiled and side == "flambeau":
+                continue
+            side = "compiled" if compiled else side
+            tell(step=number, side=side)
             try:
-                took: Any = measure(t, line, options.smoke)
+                took: Any = measure(t, lines[place], options.smoke, compiled)
             except Exception as error:  # the rest is worth having all the same
                 took = f"{type(error).__name__}: {str(error)[:200]}".replace("|", "/").replace("\n", " ")
-            tell(line=number, side=side, took=took)
+            tell(step=number, side=side, took=took)
             if isinstance(took, str) and not usable(flambeau, [m for m in modules.values() if m is not flambeau]):
                 return 3
             t.cuda.empty_cache()
-        if line.compiled:
-            compiled = ""
-            if "torch" in modules:
-                tell(line=number, side="compiled")
-                try:
-                    compiled = measure(modules["torch"], line, options.smoke, True)  # type: ignore[assignment]
-                except Exception as error:
-                    compiled = f"{type(error).__name__}: {str(error)[:100]}".replace("|", "/").replace("\n", " ")
-                modules["torch"].cuda.empty_cache()
-            tell(line=number, side="compiled", took=compiled)
     tell(end=True)
     return 0
 
@@ -209,6 +204,13 @@ def plant(what: str, flambeau: Any) -> None:
 # ----------------------------------------------------------------------------------------------------------- in the parent
 def chosen(options: argparse.Namespace) -> list[Line]:
     return [line for line in all_lines(SMOKE if options.smoke else Sizes()) if options.only in line.name]
+
+
+def steps(options: argparse.Namespace) -> list[tuple[int, bool]]:
+    """The lines in the order in which they are measured: each without torch.compile, then, where it is wanted, some with it."""
+    lines = chosen(options)
+    which = range(options.first, len(lines))
+    return [(k, False) for k in which] + [(k, True) for k in which if lines[k].compiled and not options.no_compile]
 
 
 def said(seconds: float) -> str:
@@ -249,27 +251,28 @@ class Bench:
     """What is known so far, and the child at work."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options, self.lines = options, chosen(options)
+        self.options, self.lines, self.steps = options, chosen(options), steps(options)
         self.began = time.monotonic()
         self.took: list[dict[str, Any]] = [{} for _ in self.lines]
         self.about, self.none = "", ""
         self.bounds: dict[str, float] = {}
-        self.first = self.shown = options.first
+        self.step, self.shown = 0, options.first  # what comes next; how many lines are printed
         self.lost = 0
         self.over = False
 
     def one_child(self) -> None:
         """Starts a child at the first line that is left, and hears it to its end."""
         o = self.options
-        words = [sys.executable, str(Path(__file__).resolve()), "--child", "--first", str(self.first), "--only", o.only, "--against", o.against]
-        words += ["--smoke"] * o.smoke + ["--plant", o.plant] * bool(o.plant) + ["--bounds"] * bool(self.bounds)
+        words = [sys.executable, str(Path(__file__).resolve()), "--child", "--first", str(o.first), "--step", str(self.step)]
+        words += ["--only", o.only, "--against", o.against] + ["--smoke"] * o.smoke
+        words += ["--plant", o.plant] * bool(o.plant) + ["--bounds"] * bool(self.bounds) + ["--no-compile"] * o.no_compile
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert child.stdout is not None and child.stderr is not None
         selector = selectors.DefaultSelector()
         for pipe in (child.stdout, child.stderr):
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, selectors.EVENT_READ)
-        rest, errors, at, since, end = b"", b"", (self.first, ""), time.monotonic(), False
+        rest, errors, at, since, end = b"", b"", (self.step, ""), time.monotonic(), False
         why = ""
         while selector.get_map() and not why:
             for key, _ in selector.select(0.5):
@@ -305,18 +308,19 @@ class Bench:
             child.kill()
             status = -9
         if end:
-            self.first = len(self.lines)
+            self.step = len(self.steps)
             return
         words_said = [line for line in errors.decode(errors="replace").splitlines() if line.strip() and "xtension modules" not in line]
         number, side = at
-        if number < len(self.lines) and side and side not in self.took[number]:
+        took = self.took[self.steps[number][0]] if number < len(self.steps) else {}
+        if side and side not in took:
             fatal = next((line for line in words_said if line.startswith("Fatal Python error")), words_said[-1] if words_said else "")
-            self.took[number][side] = (why or f"the process ended with {status}: {fatal[:200]}").replace("|", "/")
+            took[side] = (why or f"the process ended with {status}: {fatal[:200]}").replace("|", "/")
         elif not side and not why:
             print(f"bench-gpu: the child ended with {status} before it had begun:\n" + "\n".join(words_said[-30:]), flush=True)
-        self.first = number + bool(side)
+        self.step = number + bool(side)
         self.lost += 1
-        self.show(self.first)
+        self.show(min(o.first + self.step, len(self.lines)))
 
     def heard(self, message: dict[str, Any]) -> tuple[int, str] | None:
         if "none" in message:
@@ -328,11 +332,14 @@ class Bench:
             self.bounds = message["bounds"]
             print("\n".join([self.limits(), "", *_HEAD]), flush=True)
         elif "took" in message:
-            self.took[message["line"]][message["side"]] = message["took"]
-            if message["side"] == ("compiled" if self.lines[message["line"]].compiled else "flambeau"):
-                self.show(message["line"] + 1)
-        elif "line" in message:
-            return message["line"], message["side"]
+            place, compiled = self.steps[message["step"]]
+            self.took[place][message["side"]] = message["took"]
+            if message["side"] != "torch":
+                self.show(place + 1)
+            if compiled:
+                print(self.rows()[place][0], flush=True)  # once more, whole
+        elif "step" in message:
+            return message["step"], message["side"]
         return None
 
     def rows(self) -> list[tuple[str, bool | None]]:
@@ -374,10 +381,10 @@ class Bench:
                 f"{self.lost} processes lost, in {time.monotonic() - self.began:.0f} s")
 
     def run(self) -> int:
-        while self.first < len(self.lines) and not self.over and not self.none and self.lost < _RESTARTS:
-            before = self.first
+        while self.step < len(self.steps) and not self.over and not self.none and self.lost < _RESTARTS:
+            before = self.step
             self.one_child()
-            if self.first == before and self.lost >= 3:
+            if self.step == before and self.lost >= 3:
                 break  # it never begins
         if self.none:
             print(f"bench-gpu: {self.none}")
@@ -394,11 +401,13 @@ def main() -> int:
     parser.add_argument("--only", default="", help="lines whose name holds this text")
     parser.add_argument("--limit", type=float, default=420.0, help="seconds for all of it")
     parser.add_argument("--each", type=float, default=45.0, help="seconds for one side of a line; twice that for the start")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--smoke", action="store_true", help="every line once, tiny; on the tests' fake driver where there is no GPU")
     parser.add_argument("--against", default="torch", help="the module in PyTorch's place, for trying this out")
     parser.add_argument("--plant", default="", help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help="the number of the line to begin with (0)")
+    parser.add_argument("--step", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--bounds", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.child:

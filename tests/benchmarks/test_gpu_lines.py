@@ -93,6 +93,17 @@ def test_the_time_is_kept(tmp_path: Path) -> None:
     assert rows[2][2].startswith("the time was over < bench_gpu.py:"), rows[2]
 
 
+@on_fake
+def test_compilers_come_last_and_only_where_they_are_wanted(tmp_path: Path) -> None:
+    done, rows, _ = bench(tmp_path, "--only", "softmax ", "--against", "flambeau")
+    assert done.returncode == 0 and [r[-1].endswith(("us", "ms")) for r in rows] == [True] * len(rows) and len(rows) > 1, done.stdout
+    shown = [line.split("|")[1].strip() for line in done.stdout.splitlines() if line.startswith("| softmax")]
+    assert shown == [r[0] for r in rows] * 2
+    for options, begun in ((("--no-compile",), len(rows)), (("--no-compile", "--first", "1"), len(rows) - 1)):
+        done, less, _ = bench(tmp_path, "--only", "softmax ", "--against", "flambeau", *options)
+        assert [r[-1] for r in less] == [""] * len(rows) and sum(r[1] != "not begun" for r in less) == begun, done.stdout
+
+
 def test_aims() -> None:
     """Against PyTorch, against a measured limit, and both."""
     import bench_gpu

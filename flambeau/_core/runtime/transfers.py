@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .streams import Stream
 
     Parts = Callable[[int, int], Iterable[staging.Part]]  # given the host's address and the most bytes a part may have
-    Carry = Callable[..., Arrival | None]
+    Carry = Callable[..., "Arrival | None"]
 
 SMALL = 64 << 10  # up to here a copy skips the ring
 
