@@ -153,7 +153,8 @@ _said: set[str] = set()
 
 
 _modules: dict[str, bool] = {}  # by the name of a module that a warning passed through: whether it is this package's
-inside: dict[CodeType, bool] = {}  # by code object: whether it is this package's, or Python's own library's
+# by the id of a code object: it, and whether it is this package's, or Python's own library's; to hash a code object takes half a microsecond
+inside: dict[int, tuple[CodeType, bool]] = {}
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = tuple(os.path.join(_LIBRARY, name) for name in ("site-packages", "dist-packages"))
 
@@ -173,12 +174,12 @@ def site() -> tuple[str, int] | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        ours = inside.get(code)
-        if ours is None:
+        known = inside.get(id(code))
+        if known is None:
             if len(inside) > 1 << 14:
                 inside.clear()  # code made by exec at every step
-            ours = inside[code] = _ours(frame)
-        if not ours:
+            known = inside[id(code)] = code, _ours(frame)
+        if not known[1]:
             return code.co_filename, frame.f_lineno
         frame = frame.f_back
     return thread.site

@@ -12,6 +12,7 @@ import sys
 import time
 import weakref
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import forks
@@ -37,7 +38,9 @@ _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
 _lock = forks.lock()
-ours = provenance.inside.get
+ours: Any = provenance.inside.get
+_UNKNOWN = None, None
+_weak = weakref.ref
 _tf32 = False
 _timed = False
 _wide: frozenset[str] = frozenset()
@@ -231,6 +234,16 @@ def product(dev: device, d: dtype, m: int, n: int, k: int, a: Steps, b: Steps, c
     return find(dev, Product(d, m, n, k, a, b, c, batch, alpha, beta, _tf32, d.name in _wide, epilogue, recorded, _timed))
 
 
+class Way:
+    """What copies that are made alike have in common: see `Copy`."""
+
+    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "crosses")
+
+    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device) -> None:
+        self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
+        self.source, self.target, self.crosses = source, target, direction not in ("h2h", "d2d")
+
+
 class Copy:
     """One copy of bytes through dispatch.
 
@@ -249,24 +262,17 @@ class Copy:
     seconds: how long the call kept the host; None until it has returned.
     """
 
-    __slots__ = ("direction", "path", "nbytes", "blocking", "source", "target", "stream", "seconds", "site", "read", "written", "versions", "place", "after")
+    __slots__ = ("way", "stream", "seconds", "site", "read", "written", "versions", "place", "after")
+    direction, path, nbytes, blocking, source, target = (
+        property(attrgetter("way." + name)) for name in ("direction", "path", "nbytes", "blocking", "source", "target"))
 
-    def __init__(self, direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None) -> None:
-        self.direction, self.path, self.nbytes, self.blocking = direction, path, nbytes, blocking
-        self.source, self.target, self.stream = source, target, stream
-        self.seconds: float | None = None
-        self.site: tuple[str, int] | None = None
+    def __init__(self, way: Way, site: tuple[str, int] | None, stream: Any, read: Any, written: Any, place: Any) -> None:
+        self.way, self.site, self.stream, self.place = way, site, stream, place
         # weakly: who keeps records keeps no memory
-        self.read: weakref.ref[Any] | None = None
-        self.written: weakref.ref[Any] | None = None
-        self.versions = (0, 0)
-        self.place: Any = None
-        self.after: list[Callable[[], None]] | None = None
-
-    def finish(self) -> None:
-        """Tells the observers that asked for it (`after`) that the copy's call returns; who carries the copy out has set `seconds`."""
-        for done in self.after or ():
-            done()
+        self.read, self.written = None if read is None else _weak(read), None if written is None else _weak(written)
+        self.versions = (0 if read is None else read.version), (0 if written is None else written.version)
+        self.seconds: float | None = None
+        self.after: list[Callable[[], None]] | None = None  # what observers want to be called when the copy's call returns
 
     @property
     def line(self) -> str | None:
@@ -280,7 +286,7 @@ class Copy:
     @property
     def pinned(self) -> bool:
         """Whether the program's own host memory is page-locked."""
-        return self.path == "pinned"
+        return self.way.path == "pinned"
 
     def __repr__(self) -> str:
         return (f"Copy({self.direction}, {self.path}, {self.nbytes} bytes, {self.source} to {self.target}, "
@@ -288,19 +294,20 @@ class Copy:
 
 
 class CopyScope:
-    """A copy that dispatch counts and shows, as a ``with`` block around what carries it out; arguments as for `note`."""
+    """A copy that dispatch shows and enters, as a ``with`` block around what carries it out; arguments as for `show`."""
 
-    __slots__ = ("record", "_since")
+    __slots__ = ("_what", "_record", "_since")
 
-    def __init__(self, *what: Any) -> None:
-        self.record = note(*what)
+    def __init__(self, way: Way, stream: Any = None, read: Any = None, written: Any = None) -> None:
+        self._what = way, read, written
+        self._record = show(way, stream, read, written) if _copy_observers else None
 
     def __enter__(self) -> None:
         self._since = time.perf_counter()
 
     def __exit__(self, *exc: object) -> None:
-        self.record.seconds = time.perf_counter() - self._since
-        self.record.finish()
+        way, read, written = self._what
+        made(way, time.perf_counter() - self._since, read, written, None, self._record)
 
 
 class Wait:
@@ -323,68 +330,50 @@ def note_wait(dev: device, reason: str) -> None:
             callback(Wait(dev, reason))
 
 
-class Total:
-    """What copies of one direction came to: `count`, `nbytes`, and how many made the host wait, `waits`."""
-
-    __slots__ = ("count", "nbytes", "waits")
-
-    def __init__(self) -> None:
-        self.count = self.nbytes = self.waits = 0
-
-    def __repr__(self) -> str:
-        return f"Total(count={self.count}, nbytes={self.nbytes}, waits={self.waits})"
-
-
-totals: dict[str, Total] = {direction: Total() for direction in ("h2d", "d2h", "d2d", "peer", "h2h")}
-
-
-_journal: deque[Copy] | None = None  # records that the process's ledger has yet to enter
+_Ref = weakref.ref[Any] | None
+# what the process's ledger has yet to enter: a copy's way, line, storages read and written, their versions, place and seconds
+_journal: deque[tuple[Way, tuple[str, int] | None, _Ref, _Ref, int, int, Any, float]] | None = None
 _enter_journal: Callable[[], Any] = deque  # what lets it do so
 _LONG = 512
 
 
-def keep_journal(enter: Callable[[], None]) -> deque[Copy]:
+def keep_journal(enter: Callable[[], None]) -> deque[Any]:
     """From now on each copy that crosses is added to the list that this gives; `enter` is called when it is long, and takes them out."""
     global _journal, _enter_journal
     _enter_journal, _journal = enter, deque()
     return _journal
 
 
-def note(direction: str, path: str, nbytes: int, blocking: bool, source: device, target: device, stream: Any = None,
-         read: Any = None, written: Any = None, place: Any = None) -> Copy:
-    """A copy that is about to be made: counted, entered in the journal, and shown to the observers, who may refuse it by an error. Whoever
-    carries it out sets `seconds`, and calls its `finish` where somebody waits for that (`after`).
+def _line() -> tuple[str, int] | None:
+    """The user's line."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and (mine := ours(id(code := frame.f_code), _UNKNOWN)[1]):
+        frame = frame.f_back
+    return None if frame is None else (code.co_filename, frame.f_lineno) if mine is False else provenance.site()
+
+
+def show(way: Way, stream: Any = None, read: Any = None, written: Any = None, place: Any = None) -> Copy:
+    """Shows a copy that is about to be made to the observers, who may refuse it by an error.
 
     read, written: the storages.  place: see `Copy`.
     """
-    record = Copy(direction, path, nbytes, blocking, source, target)
-    total = totals[direction]
-    with _lock:
-        total.count += 1
-        total.nbytes += nbytes
-        total.waits += blocking
-    journal, observers = _journal, _copy_observers
-    if journal is None and not observers:
-        return record
-    frame: Any = sys._getframe(1)
-    while frame is not None and ours(frame.f_code):
-        frame = frame.f_back
-    if frame is not None:
-        record.site = (frame.f_code.co_filename, frame.f_lineno) if ours(frame.f_code) is False else provenance.site()
-    record.place = place
-    if read is not None:
-        record.read = weakref.ref(read)
-    if written is not None:
-        record.written = weakref.ref(written)
-    record.versions = (0 if read is None else read.version), (0 if written is None else written.version)
-    if journal is not None and direction != "h2h" and direction != "d2d":
-        journal.append(record)
-        if len(journal) > _LONG:
-            _enter_journal()
-    if observers:
-        record.stream = stream
-        record.after = [done for callback in observers if (done := callback(record)) is not None] or None
+    record = Copy(way, _line(), stream, read, written, place)
+    record.after = [done for callback in _copy_observers if (done := callback(record)) is not None] or None
     return record
+
+
+def made(way: Way, seconds: float, read: Any = None, written: Any = None, place: Any = None, record: Copy | None = None) -> None:
+    """A copy's call returns, after so many seconds: enters it in the journal, and tells the observers to whom `record` was shown."""
+    if _journal is not None and way.crosses:
+        site = _line() if record is None else record.site
+        _journal.append((way, site, None if read is None else _weak(read), None if written is None else _weak(written),
+                         0 if read is None else read.version, 0 if written is None else written.version, place, seconds))
+        if len(_journal) > _LONG:
+            _enter_journal()
+    if record is not None:
+        record.seconds = seconds
+        for done in record.after or ():
+            done()
 
 
 def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int, blocking: bool = True,
@@ -403,7 +392,7 @@ def copy(dst_device: device, dst: int, src_device: device, src: int, nbytes: int
     if src_device.type == "meta":
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if dst_device.type == src_device.type == "cpu":
-        with CopyScope("h2h", "host", nbytes, True, src_device, dst_device, None, *owners):
+        with CopyScope(Way("h2h", "host", nbytes, True, src_device, dst_device), None, *owners):
             CPU.memcpy(None, dst, src, nbytes)
         return
     from . import transfers

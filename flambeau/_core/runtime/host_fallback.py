@@ -35,7 +35,7 @@ def launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:
             for start, nbytes in _spans(g, args if addresses is None else args[:addresses]):
                 address, owner = g.host.block(nbytes)
                 moved.append((start, nbytes, address, owner))
-                with dispatch.CopyScope("d2h", "host", nbytes, True, g.device, cpu, stream):
+                with dispatch.CopyScope(dispatch.Way("d2h", "host", nbytes, True, g.device, cpu), stream):
                     g.driver.memcpy(stream._handle, address, start, nbytes)
             stream.synchronize()
             before = [ctypes.string_at(address, nbytes) for _, nbytes, address, _ in moved]
@@ -43,7 +43,7 @@ def launcher(g: Gpu, prepared: PreparedLaunch) -> Callable[..., None]:
             for (start, _, address, _), was in zip(moved, before, strict=True):
                 low, high = _changed(address, was)
                 if high > low:
-                    with dispatch.CopyScope("h2d", "host", high - low, True, cpu, g.device, stream):
+                    with dispatch.CopyScope(dispatch.Way("h2d", "host", high - low, True, cpu, g.device), stream):
                         g.driver.memcpy(stream._handle, start + low, address + low, high - low)
             stream.synchronize()
         finally:

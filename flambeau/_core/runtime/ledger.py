@@ -32,18 +32,17 @@ class Row:
 
     __slots__ = ("line", "direction", "path", "source", "target", "count", "nbytes", "blocking", "_records", "_seconds")
 
-    def __init__(self, line: str, record: dispatch.Copy) -> None:
-        self.line, self.direction, self.path = line, record.direction, record.path
-        self.source, self.target = str(record.source), str(record.target)
+    def __init__(self, line: str, way: dispatch.Way) -> None:
+        self.line, self.direction, self.path = line, way.direction, way.path
+        self.source, self.target = str(way.source), str(way.target)
         self.count = self.nbytes = self.blocking = 0
         self._seconds = 0.0
         self._records: list[dispatch.Copy] = []  # on their way: their time is not known yet
 
-    def add(self, record: dispatch.Copy) -> None:
-        self.count += 1
-        self.nbytes += record.nbytes
-        self.blocking += record.blocking
-        self._settle()
+    def wait_for(self, record: dispatch.Copy) -> None:
+        """Adds its seconds when they are known."""
+        if self._records:
+            self._settle()
         self._records.append(record)
 
     def _settle(self) -> None:
@@ -86,6 +85,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = forks.lock()
         self.rows: dict[Any, Row] = {}
+        self._rows_of: dict[tuple[Any, dispatch.Way], Row] = {}  # by line and way, which say more than the keys of `rows` and are there already
         self.waits: dict[tuple[str, str, str], int] = {}  # (line, device, reason): times
         self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of these, how many different pieces]
         self.returns: dict[tuple[str, str, str], list[int]] = {}  # (line, line it came by, device): [times, bytes]
@@ -95,18 +95,36 @@ class Ledger:
 
     # ----------------------------------------------------------------------------------------------------- observing
     def copies(self, record: dispatch.Copy) -> None:
-        """Enters a copy."""
-        if record.direction in ("h2h", "d2d"):
-            return
-        line = record.line or _NO_LINE
-        with self._lock:
-            key = (line, record.direction, record.path, record.source, record.target)
-            row = self.rows.get(key)
-            if row is None:
-                row = self.rows[key] = Row(line, record)
-            row.add(record)
-            self._follow(record, line)
-            self._visit(record, line)
+        """Enters a copy that begins."""
+        if record.way.crosses:
+            with self._lock:
+                self._enter(record.way, record.site, record.read, record.written, *record.versions, record.place, 0.0).wait_for(record)
+
+    def _enter(self, way: dispatch.Way, site: tuple[str, int] | None, read: weakref.ref[Any] | None, written: weakref.ref[Any] | None, version: int,
+               becomes: int, place: Any, seconds: float) -> Row:
+        """Enters a copy.  version, becomes: those of the storages read and written."""
+        row = self._rows_of.get((site, way))
+        if row is None:
+            row = self._row(site, way)
+        row.count += 1
+        row.nbytes += way.nbytes
+        row.blocking += way.blocking
+        row._seconds += seconds
+        if read is not None:
+            self._follow(way, row, read, written, version, becomes, place)
+        self._visit(way, row.line)
+        return row
+
+    def _row(self, site: tuple[str, int] | None, way: dispatch.Way) -> Row:
+        line = _NO_LINE if site is None else f"{site[0]}:{site[1]}"
+        key = (line, way.direction, way.path, way.source, way.target)
+        row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = Row(line, way)
+        if len(self._rows_of) >= _MOST_STORAGES:
+            self._rows_of.clear()
+        self._rows_of[site, way] = row
+        return row
 
     def sync(self, wait: dispatch.Wait) -> None:
         """Enters a wait that the program's text does not show."""
@@ -123,32 +141,30 @@ class Ledger:
             visit[3] += prepared.nbytes
             visit[4] += prepared.flops
 
-    def _follow(self, record: dispatch.Copy, line: str) -> None:
+    def _follow(self, way: dispatch.Way, row: Row, source: weakref.ref[Any], target: weakref.ref[Any] | None, version: int, written: int,
+                place: Any) -> None:
         """Whether these bytes went this way before."""
-        source, target = record.read, record.written
-        if source is None:
-            return
-        version, written = record.versions
-        travel = self._travel(source)
+        line = row.line
+        travel = self._travels.get(id(source)) or self._travel(source)
         if travel.version != version:
             travel.version = version
             travel.sent.clear()
         elif len(travel.sent) >= _MOST_PIECES:
             travel.sent.pop(next(iter(travel.sent)))
-        piece = record.target, record.place, record.nbytes
+        piece = way.target, place, way.nbytes
         times = travel.sent[piece] = travel.sent.get(piece, 0) + 1
         if times > 1:
-            again = self.repeats.setdefault((line, str(record.target)), [0, 0, 0])
+            again = self.repeats.setdefault((line, row.target), [0, 0, 0])
             again[0] += 1
-            again[1] += record.nbytes
+            again[1] += way.nbytes
             again[2] += times == 2
         came = travel.origin
-        if came is not None and came[0] is record.target and version == came[2]:
-            found = self.returns.setdefault((line, came[1], str(record.source)), [0, record.nbytes])
+        if came is not None and came[0] is way.target and version == came[2]:
+            found = self.returns.setdefault((line, came[1], row.source), [0, way.nbytes])
             found[0] += 1
         if target is not None:
-            arrived = self._travel(target)
-            arrived.origin = (record.source, line, written)
+            arrived = self._travels.get(id(target)) or self._travel(target)
+            arrived.origin = (way.source, line, written)
             arrived.sent.clear()
 
     def _travel(self, storage: weakref.ref[Any]) -> Travel:
@@ -167,24 +183,24 @@ class Ledger:
             travels.pop(i, None)
         return forget
 
-    def _visit(self, record: dispatch.Copy, line: str) -> None:
+    def _visit(self, way: dispatch.Way, line: str) -> None:
         """From a copy in to the next copy out is a visit to a GPU; what was computed there is set against the way."""
-        if record.direction == "h2d":
-            visit = self._visits.get(record.target)
+        if way.direction == "h2d":
+            visit = self._visits.get(way.target)
             if visit is None:
-                self._visits[record.target] = [line, record.nbytes, 0, 0, 0]
+                self._visits[way.target] = [line, way.nbytes, 0, 0, 0]
             else:
-                visit[1] += record.nbytes
-        elif record.direction == "d2h":
-            visit = self._visits.pop(record.source, None)
+                visit[1] += way.nbytes
+        elif way.direction == "d2h":
+            visit = self._visits.pop(way.source, None)
             if visit is None or not visit[2]:
                 return
             came, nbytes, launches, touched, operations = visit
             # orders of magnitude: a copy's set-up and a launch's host time on a GPU's side, one core's bandwidth and rate here
-            there = 2 * 8e-6 + (nbytes + record.nbytes) / 8e9 + launches * 4e-6
+            there = 2 * 8e-6 + (nbytes + way.nbytes) / 8e9 + launches * 4e-6
             here = launches * 1e-6 + max(touched / 1e10, operations / 2e10)
             if there > 2 * here:
-                found = self.small.setdefault((came, str(record.source)), [0, 0.0, 0.0])
+                found = self.small.setdefault((came, str(way.source)), [0, 0.0, 0.0])
                 found[0] += 1
                 found[1] += there
                 found[2] += here
@@ -223,18 +239,26 @@ class _Process(Ledger):
 
     def __init__(self) -> None:
         super().__init__()
-        self._journal = dispatch.keep_journal(self.settle)
+        self._journal = dispatch.keep_journal(self._full)
 
     def settle(self) -> None:
         """Enters what the journal has."""
-        while self._journal:
-            try:
-                self.copies(self._journal.popleft())
-            except IndexError:  # another thread was at it
-                break
         with self._lock:
-            for i in [i for i, travel in self._travels.items() if travel.end is None]:  # gone before they were entered
-                del self._travels[i]
+            self._empty()
+
+    def _full(self) -> None:
+        if self._lock.acquire(blocking=False):  # held: somebody is at it, this thread itself where a finalizer of the program's copies
+            try:
+                self._empty()
+            finally:
+                self._lock.release()
+
+    def _empty(self) -> None:
+        journal = self._journal
+        while journal:
+            self._enter(*journal.popleft())
+        for i in [i for i, travel in self._travels.items() if travel.end is None]:  # gone before they were entered
+            del self._travels[i]
 
     def table(self) -> list[dict[str, Any]]:
         self.settle()

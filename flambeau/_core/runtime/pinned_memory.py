@@ -66,6 +66,8 @@ class HostPool(Pool):
 
     def used(self, address: int, stream: Any) -> None:
         """A copy queued on `stream` (a driver's handle) reads or writes there: the block, given back, waits for it."""
+        if stream in self.used_by.get(address, ()):  # as often before: a living block's streams stay
+            return
         with self.lock:
             start = self._start(address)
             if start:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from . import caches, gpus, staging
-from .dispatch import note
+from . import caches, dispatch, gpus, staging
+from .dispatch import Way, made, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,13 +57,15 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
     thread, default, is_pinned, pool, whole, small = gpus._thread, g.default, g.driver.is_pinned, g.host, parts is None, nbytes <= SMALL
     make: Parts = parts or (lambda src, most: staging.bytes_out(src, nbytes, most))
     straight = g.driver.copier(g.physical, "h2d", nbytes, blocking)
+    by_staging, from_pinned, from_pageable = (Way("h2d", path, nbytes, blocking, source, to) for path in ("staged", "pinned", "pageable"))
 
     def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(src)
         staged = not pinned and not (blocking and small and whole)
-        record = note("h2d", "staged" if staged else "pinned" if pinned else "pageable", nbytes, blocking, source, to, stream, read, written,
-                      place or (src if whole else (src, parts)))
+        way = by_staging if staged else from_pinned if pinned else from_pageable
+        place = place or (src if whole else (src, parts))
+        record = show(way, stream, read, written, place) if dispatch._copy_observers else None
         since = perf_counter()
         try:
             if not staged:
@@ -79,9 +81,7 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
             if blocking:
                 stream.synchronize()
         finally:
-            record.seconds = perf_counter() - since
-            if record.after is not None:
-                record.finish()
+            made(way, perf_counter() - since, read, written, place, record)
     return carry
 
 
@@ -103,16 +103,17 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
     g = gpus.gpu(source)
     thread, default, is_pinned, pool, whole, small = gpus._thread, g.default, g.driver.is_pinned, g.host, parts is None, nbytes <= SMALL
     make: Parts = parts or (lambda dst, most: staging.bytes_in(dst, nbytes, most))
+    by_staging, to_pageable, to_pinned = (Way("d2h", path, nbytes, path != "pinned" or blocking, source, to) for path in ("staged", "pageable", "pinned"))
     waiting = g.driver.copier(g.physical, "d2h", nbytes, True)
     later = None if blocking else g.driver.copier(g.physical, "d2h", nbytes, False)
 
     def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> Arrival | None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(dst)
-        waits = later is None or not pinned
         staged = not pinned and not (small and whole)
-        record = note("d2h", "staged" if staged else "pinned" if pinned else "pageable", nbytes, waits, source, to, stream, read, written,
-                      place or src)
+        way = by_staging if staged else to_pinned if pinned else to_pageable
+        place = place or src
+        record = show(way, stream, read, written, place) if dispatch._copy_observers else None
         since = perf_counter()
         try:
             if staged:
@@ -122,16 +123,14 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
                     ring = gpus.start().ring
                     ring.fetch(stream._handle, src, make(dst, ring.piece(nbytes)))
                 return None
-            if waits or later is None:
+            if not pinned or later is None:
                 waiting(stream._handle, dst, src, pinned, keep)
                 return None
             later(stream._handle, dst, src, pinned, keep)
             pool.used(dst, stream._handle)
             return Arrival(g.driver, stream._handle)
         finally:
-            record.seconds = perf_counter() - since
-            if record.after is not None:
-                record.finish()
+            made(way, perf_counter() - since, read, written, place, record)
     return carry
 
 
@@ -174,11 +173,12 @@ def _between(to: device, source: device, nbytes: int) -> Carry:
     a, b = gpus.gpu(source), gpus.gpu(to)
     driver, thread = a.driver, gpus._thread
     peer = a is not b and gpus.enable_peer(b, a)
-    direction, path = ("d2d", "d2d") if a is b else ("peer", "peer" if peer else "host")
+    way = Way("d2d", "d2d", nbytes, False, source, to) if a is b else Way("peer", "peer" if peer else "host", nbytes, False, source, to)
 
     def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> None:
         here, there = thread.streams.get(a) or a.default, thread.streams.get(b) or b.default
-        record = note(direction, path, nbytes, False, source, to, here, read, written, place or src)
+        place = place or src
+        record = show(way, here, read, written, place) if dispatch._copy_observers else None
         since = perf_counter()
         try:
             if a is not b:  # after what the destination's stream did with that memory, before what it does next
@@ -187,9 +187,7 @@ def _between(to: device, source: device, nbytes: int) -> Carry:
             if a is not b:
                 _wait(driver, there, here)
         finally:
-            record.seconds = perf_counter() - since
-            if record.after is not None:
-                record.finish()
+            made(way, perf_counter() - since, read, written, place, record)
     return carry
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.kernels.programs import PreparedLaunch
-from flambeau._core.runtime import dispatch, gpus
+from flambeau._core.runtime import dispatch, gpus, ledger
 from flambeau._core.runtime.device import resolve
 from flambeau.simulated import clock, models
 
@@ -55,11 +55,15 @@ def test_observers_see_streams_and_copies() -> None:
 @pytest.mark.parametrize("queue", ["eager", "lazy", "random"])
 def test_copies_between_all_devices(queue: str) -> None:
     with torch.simulate(gpus=2, model="RTX 4090", memory="16MiB", queue=queue):
-        before = {p: t.nbytes for p, t in dispatch.totals.items()}
+        def so_far() -> dict[str, int]:
+            assert ledger.process is not None
+            rows = [r for r in ledger.process.table() if r["line"].startswith(__file__)]
+            return {way: sum(r["nbytes"] for r in rows if r["direction"] == way) for way in ("h2d", "peer", "d2h")}
+        torch.ones(1, device="cuda")
+        before = so_far()
         x = torch.arange(1000)
         assert x.to("cuda:0").to("cuda:1").to("cuda:1", copy=True).cuda(0).cpu().tolist() == list(range(1000))
-        moved = {p: t.nbytes - before[p] for p, t in dispatch.totals.items()}
-        assert (moved["h2d"], moved["peer"], moved["d2h"]) == (8000, 16000, 8000)
+        assert {way: n - before[way] for way, n in so_far().items()} == {"h2d": 8000, "peer": 16000, "d2h": 8000}
 
 
 def test_pageable_memory_is_free_after_an_asynchronous_copy_and_pinned_is_not() -> None:

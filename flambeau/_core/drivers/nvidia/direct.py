@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _NAME = "flambeau_cuda_enter"
 _HEAD = 12
-_MANY = 512  # launches since the host last waited, after which one may block
+MANY = 512  # launches since the host last waited, after which one may block
 _LEGACY = 1  # the driver's other name of stream 0
 
 
@@ -57,7 +57,8 @@ class Streams:
         self._set = lib.pthread_setspecific
         self._set.argtypes = (ctypes.c_uint, ctypes.c_void_p)
         self._queued = ctypes.c_longlong(0)
-        self.words = ctypes.cast(lib.pthread_getspecific, ctypes.c_void_p).value or 0, self._key.value, ctypes.addressof(self._queued)
+        self.queued = ctypes.addressof(self._queued)
+        self.words = ctypes.cast(lib.pthread_getspecific, ctypes.c_void_p).value or 0, self._key.value, self.queued
 
     def choose(self, stream: int | None) -> None:
         """From now on this thread's launches go to the stream of this number; None: to the default one."""
@@ -103,7 +104,7 @@ def {_NAME}(self: ptr, given: ptr, n: i64) -> ptr:
             queued = i64[ptr[head + 88]] + 1
             i64[ptr[head + 88]] = queued
             thread = ptr(0)
-            if queued > {_MANY}:
+            if queued > {MANY}:
                 thread = PyEval_SaveThread()
             code = call(i32, ptr[head + 32], ptr[kernel], {", ".join(f"i32(i64[kernel + {8 * k}])" for k in range(1, 8))}, stream, params, ptr(0))
             if thread is not None:

@@ -464,6 +464,10 @@ class NvidiaDriver(Driver):
         self._check(d, code, "waiting for a stream")
         if self._launches is not None:
             self._launches.waited(stream.device)
+        self._waited(stream)
+
+    def _waited(self, stream: Stream) -> None:
+        """All that a stream was given is done: lets go of what copies kept, and raises what was found on the device."""
         if stream.kept:
             self._reap(stream)
         for tell in self.after_waits:
@@ -505,26 +509,53 @@ class NvidiaDriver(Driver):
         return self._launches
 
     def memcpy(self, stream: Stream, dst: int, src: int, nbytes: int, keep: Any = None) -> None:
-        d = self._use(stream.device)
-        cu = self._cu
         to, source = self.owner(dst), self.owner(src)
         if to >= 0 and source >= 0 and to != source:
-            code, = cu.cuMemcpyPeerAsync(dst, self._devices[to].context, src, self._devices[source].context, nbytes, stream.handle)
-        elif source >= 0 and to >= 0:
-            code, = cu.cuMemcpyDtoDAsync(dst, src, nbytes, stream.handle)
-        elif to >= 0:
-            code, = cu.cuMemcpyHtoDAsync(dst, src, nbytes, stream.handle)
-        elif source >= 0:
-            code, = cu.cuMemcpyDtoHAsync(dst, src, nbytes, stream.handle)
+            d = self._use(stream.device)
+            code, = self._cu.cuMemcpyPeerAsync(dst, self._devices[to].context, src, self._devices[source].context, nbytes, stream.handle)
+            self._check(d, code, f"copying {nbytes} bytes")
         else:
-            code, = cu.cuMemcpyAsync(dst, src, nbytes, stream.handle)
-        self._check(d, code, f"copying {nbytes} bytes")
+            direction = ("d2d" if source >= 0 else "h2d") if to >= 0 else "d2h" if source >= 0 else "any"
+            self._carry(self._programs().copier(stream.device, direction, False), stream, dst, src, nbytes)
         if keep is not None or stream.kept:
-            self._reap(stream)
-            if keep is not None:
-                event = self.event_create()
-                self.event_record(event, stream)
-                stream.kept.append((event, keep))
+            self._keep(stream, keep)
+
+    def copier(self, device: int, direction: str, nbytes: int, wait: bool) -> Callable[..., None]:
+        move, refused, keeps, waited = self._programs().copier(device, direction, wait), self._refused, self._keep, self._waited
+
+        def copy(stream: Stream, dst: int, src: int, pinned: bool, keep: Any = None) -> None:
+            code = move(stream.raw, dst, src, nbytes)
+            if code:
+                refused(code, move, stream, dst, src, nbytes)
+            if wait:
+                if stream.kept or self.after_waits:
+                    waited(stream)
+            elif keep is not None or stream.kept:
+                keeps(stream, keep)
+        return copy
+
+    def _carry(self, move: Callable[[int, int, int, int], int], stream: Stream, dst: int, src: int, nbytes: int) -> None:
+        code = move(stream.raw, dst, src, nbytes)
+        if code:
+            self._refused(code, move, stream, dst, src, nbytes)
+
+    def _refused(self, code: int, move: Callable[[int, int, int, int], int], stream: Stream, dst: int, src: int, nbytes: int) -> None:
+        """Tries a copy that failed with this code once more, where only this thread has not used the device yet, or another library made its own
+        context current.  Raises for any other failure."""
+        if self._gone or code in cuda_errors.ELSEWHERE:
+            self._current.device = -1
+            self._use(stream.device)
+            code = move(stream.raw, dst, src, nbytes)
+        if code:
+            raise self._devices[stream.device].state.fail(abs(code), f"copying {nbytes} bytes" if code > 0 else "waiting for a stream")
+
+    def _keep(self, stream: Stream, what: Any) -> None:
+        """Lets go of what finished copies kept, and keeps something until all that the stream was given is done."""
+        self._reap(stream)
+        if what is not None:
+            event = self.event_create()
+            self.event_record(event, stream)
+            stream.kept.append((event, what))
 
     def _reap(self, stream: Stream) -> None:
         """Lets go of what finished copies kept."""

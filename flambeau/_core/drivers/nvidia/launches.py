@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...kernels.programs import PreparedLaunch, price
-from . import cuda_errors, native_launch
+from . import copies, cuda_errors, native_launch
 from .direct import Streams, launcher
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .driver import NvidiaDriver, Stream
 
     Call = Callable[[Any, tuple[Any, ...]], None]
+    Copy = Callable[[int, int, int, int], int]
 
+_COPIES = {"h2d": b"cuMemcpyHtoDAsync", "d2h": b"cuMemcpyDtoHAsync", "d2d": b"cuMemcpyDtoDAsync", "any": b"cuMemcpyAsync"}
 _PLAIN_SHARED = 32 << 10  # more dynamic shared memory must be asked for, if with what is static it is more than 48 KiB
 
 
@@ -56,7 +58,8 @@ class Launches:
         self._shared: dict[tuple[int, str, str], int] = {}
         self._lock = threading.RLock()
         self._libraries: dict[str, Any] = {}
-        self._launch = 0
+        self._addresses: dict[bytes, int] = {}
+        self._copiers: dict[tuple[int, str, bool], Copy] = {}
         self._streams: dict[int, Streams] = {}
 
     def library(self, name: str, load: Callable[[NvidiaDriver], Any]) -> Any:
@@ -190,14 +193,24 @@ class Launches:
             self.driver._current.device = -1  # another library may have made its own current: the next call puts ours back
         return self.driver._devices[device].state.fail(code, f"launching '{name}'")
 
-    def _address(self) -> int:
-        """Where cuLaunchKernel is."""
-        if not self._launch:
-            code, address, _ = self.driver._cu.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
+    def copier(self, device: int, direction: str, wait: bool) -> Copy:
+        """The builtin that copies "h2d", "d2h", "d2d" (within the device) or "any" way, on a stream of the device: see `copies`."""
+        key = device, direction, wait
+        found = self._copiers.get(key)
+        if found is None:
+            found = self._copiers[key] = copies.copier(self._address(_COPIES[direction]), wait and self._address(b"cuStreamSynchronize"),
+                                                       self.streams(device).queued)
+        return found
+
+    def _address(self, name: bytes = b"cuLaunchKernel") -> int:
+        """Where a function of the driver's is."""
+        found = self._addresses.get(name)
+        if found is None:
+            code, address, _ = self.driver._cu.cuGetProcAddress(name, 12000, 0)
             if code or not address:
-                raise RuntimeError(f"the NVIDIA driver has no cuLaunchKernel: {cuda_errors.describe(int(code))}")
-            self._launch = int(address)
-        return self._launch
+                raise RuntimeError(f"the NVIDIA driver has no {name.decode()}: {cuda_errors.describe(int(code))}")
+            found = self._addresses[name] = int(address)
+        return found
 
     def _function(self, device: int, kernel: Any, name: str, shared: int) -> Any:
         key = device, kernel.key, name

@@ -16,7 +16,7 @@ import cases  # noqa: E402
 import host_kernels  # noqa: E402
 
 array = cases.array
-USED, TAKEN, GIVEN, TRIMMED, REACHED, KEPT, SLEPT = 2, 4, 5, 6, 7, 8, 9
+CALLS, USED, TAKEN, GIVEN, TRIMMED, REACHED, KEPT, SLEPT = 0, 2, 4, 5, 6, 7, 8, 9
 
 
 def count(what: int) -> int:
@@ -215,7 +215,7 @@ def end_launches_that_wait(fake: Any) -> None:
     from flambeau._core.drivers.nvidia import direct
     fake.fake_full.argtypes = (ctypes.c_long,)
     x = torch.ones(8, device="cuda")
-    for _ in range(direct._MANY + 1):
+    for _ in range(direct.MANY + 1):
         y = x + x
     began = threading.Event()
 
@@ -233,6 +233,91 @@ def end_launches_that_wait(fake: Any) -> None:
     assert time.perf_counter() - since < 10, "nobody could make room"
     torch.cuda.synchronize()
     assert y.tolist() == [2.0] * 8
+
+
+def end_copies_that_wait(fake: Any) -> None:
+    """While a copy waits for room in the queue, or for its end, other threads run Python."""
+    import threading
+    import time
+
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia import direct
+    fake.fake_full.argtypes = (ctypes.c_long,)
+    x, host = torch.zeros(8, device="cuda"), torch.arange(8.0).pin_memory()
+    y = torch.zeros(8)
+
+    def many() -> None:
+        for _ in range(direct.MANY + 3):
+            x.copy_(host, non_blocking=True)
+    for work in (lambda: x.copy_(host), lambda: y.copy_(x), lambda: x[1].item(), lambda: torch.cuda.current_stream().synchronize()):
+        many()  # so that one more may have to wait
+        began = threading.Event()
+
+        def make_room(began: Any = began) -> None:
+            began.wait()
+            fake.fake_full(0)
+        thread = threading.Thread(target=make_room)
+        thread.start()
+        fake.fake_full(20_000_000)
+        since = time.perf_counter()
+        began.set()
+        work()
+        thread.join()
+        assert time.perf_counter() - since < 10, "nobody could make room"
+    assert y.tolist() == list(range(8))
+
+
+def case_copies_of_threads_and_gpus() -> None:
+    """A thread's first call may be a copy, to a GPU that is not its current one; each goes to the driver by itself, without calls around it."""
+    import threading
+
+    import flambeau as torch
+    hosts = [torch.arange(300.0) + k for k in range(2)]
+    pinned = [h.pin_memory() for h in hosts]
+    there = [torch.zeros(300, device=f"cuda:{k}") for k in range(2)]
+    wrong: list[Any] = []
+
+    def carry(first: int) -> None:
+        for turn in range(6):
+            k = (first + turn) % 2
+            x = torch.zeros(300, device=f"cuda:{k}")
+            back = torch.zeros(300).pin_memory()
+            for copy in (lambda: x.copy_(pinned[k], non_blocking=True), lambda: x.copy_(hosts[k]), lambda: x.copy_(pinned[k])):  # noqa: B023
+                copy()
+                if x.tolist() != hosts[k].tolist() or back.copy_(x, non_blocking=True).tolist() != hosts[k].tolist():
+                    wrong.append((first, turn))
+    for first in range(2):
+        thread = threading.Thread(target=lambda k=first: there[k].copy_(pinned[k], non_blocking=True))
+        thread.start()
+        thread.join()
+        assert there[first].tolist() == hosts[first].tolist()
+    threads = [threading.Thread(target=carry, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+    x, p, h, back = there[0], pinned[0], hosts[0], torch.zeros(300).pin_memory()
+    for copy, calls in ((lambda: x.copy_(p, non_blocking=True), 1), (lambda: x.copy_(h), 2), (lambda: x.copy_(p), 2), (lambda: h.copy_(x), 2),
+                        (lambda: back.copy_(x, non_blocking=True), 2)):
+        copy()
+        before = count(CALLS)
+        copy()
+        assert count(CALLS) - before == calls, (count(CALLS) - before, calls)
+
+
+def case_a_copy_tells_what_kernels_found() -> None:
+    """The host's wait in a copy is one in which wrong indices are told, as in any other."""
+    import flambeau as torch
+    x = torch.ones(4, device="cuda")
+    for wait in (lambda: x.cpu(), lambda: x[0].item(), lambda: x.copy_(torch.ones(4))):
+        x[torch.tensor([1, 9]).cuda()]
+        try:
+            wait()
+            raise AssertionError("nothing was told")
+        except torch.AcceleratorError as error:
+            assert "9" in str(error) and "out of bounds" in str(error), error
+        assert x.sum().item() == 4
 
 
 def end_without_pools(fake: Any) -> None:

@@ -420,9 +420,13 @@ static int copy(void *to, const void *from, size_t n, Stream *s, int kind) {  //
 static bool known(void *s) { for (auto &d : devices) for (auto *v : d.streams) if (v == s) return true; return false; }
 EXPORT int fake_stream_device(void *s) { Guard g(mutex); return known(s) ? ((Stream *)s)->device : -1; }
 static std::set<void *> events;  // that live
+// A full queue: launches, copies and who waits for a stream wait until it is opened, at most `most` microseconds
+static volatile long full_for = 0;
+EXPORT void fake_full(long most) { full_for = most; }
+#define QUEUED for (long waited = 0; waited < full_for; waited += 1000) usleep(1000)
 #define ON_STREAM IN_CONTEXT; if (!known(s) || ((Stream *)s)->device != current) return INVALID_HANDLE
-EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) { ON_STREAM; return copy((void *)to, from, n, (Stream *)s, 1); }
-EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) { ON_STREAM; return copy(to, (void *)from, n, (Stream *)s, 2); }
+EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *s) { QUEUED; ON_STREAM; return copy((void *)to, from, n, (Stream *)s, 1); }
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t n, void *s) { QUEUED; ON_STREAM; return copy(to, (void *)from, n, (Stream *)s, 2); }
 EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t n, void *s) {
   ON_STREAM;
   return device_of((void *)to) != device_of((void *)from) ? INVALID_VALUE : copy((void *)to, (void *)from, n, (Stream *)s, 3);
@@ -453,7 +457,7 @@ EXPORT int cuStreamDestroy_v2(void *s) {
   delete (Stream *)s;
   return OK;
 }
-EXPORT int cuStreamSynchronize(void *s) { IN_CONTEXT; if (!known(s)) return INVALID_HANDLE; drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
+EXPORT int cuStreamSynchronize(void *s) { QUEUED; IN_CONTEXT; if (!known(s)) return INVALID_HANDLE; drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
 EXPORT int cuStreamQuery(void *s) {
   IN_CONTEXT;
   if (!known(s)) return INVALID_HANDLE;
@@ -533,14 +537,11 @@ EXPORT int cuFuncSetAttribute(void *f, int what, int v) {
   if (what == 8) ((std::pair<Function, int> *)f)->first.shared = v;  // MAX_DYNAMIC_SHARED_SIZE_BYTES: less takes back what was given
   return OK;
 }
-// A full queue: launches wait until it is opened, at most `most` microseconds
-static volatile long full_for = 0;
-EXPORT void fake_full(long most) { full_for = most; }
 static thread_local void *launched_on = nullptr;
 EXPORT void *fake_launched_on() { return launched_on; }  // the stream of this thread's last launch
 EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *s,
                           void **args, void **) {
-  for (long waited = 0; waited < full_for; waited += 1000) usleep(1000);
+  QUEUED;
   ON_STREAM;
   if (!gx || !gy || !gz || !bx || !by || !bz || (uint64_t)bx * by * bz > 1024 || bz > 64 || gx > 0x7fffffffu || gy > 65535 || gz > 65535)
     return INVALID_VALUE;
