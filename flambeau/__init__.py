@@ -51,7 +51,7 @@ del globals()["trace"]  # the package of this name answers for it: of a tensor, 
 # loaded at their first use: most programs need few of them
 _MODULES = frozenset("""autograd nn optim cuda utils linalg fft special random backends amp io data distributions simulated cli trace
  testing multiprocessing hub version types func sparse profiler accelerator return_types cpu distributed compiler jit signal masked overrides _C vision
- quasirandom _higher_order_ops _ops _tensor_str _jit_internal _utils _prims_common _subclasses fx
+ quasirandom _higher_order_ops _ops _classes _tensor_str _jit_internal _utils _prims_common _subclasses fx
  serialization storage errors xpu mps _dynamo _inductor __config__ torch_version library futures mtia functorch _functorch _guards _logging""".split())
 _LEFT_OUT = frozenset("onnx quantization ao export package nested monitor".split())
 _LAZY: dict[str, str] = {}
@@ -105,6 +105,7 @@ _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
 _lazy("func", "vmap")
 _lazy("fx.assertions", "_assert")
 _lazy("_higher_order_ops", "cond")
+_lazy("_classes", "classes")
 _lazy("left_out", "qint8 qint32 quint8 quint2x4 quint4x2")
 _lazy("interop.dlpack", "to_dlpack")
 _lazy("_core.runtime.streams", "Stream Event")
@@ -143,6 +144,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _aten(name: str) -> Any:
+    if name in ("load_library", "loaded_libraries", "import_module"):
+        from . import library
+        return getattr(library, name)
     from .interop import aten
     return aten.aten if name == "aten" else aten.OTHERS.get(name)
 

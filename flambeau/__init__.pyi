@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex, overload
 
 from ._faces import _C as _C
 from ._faces import __config__ as __config__
+from ._faces import _classes as _classes
 from ._faces import _dynamo as _dynamo
 from ._faces import _functorch as _functorch
 from ._faces import _guards as _guards

@@ -2,12 +2,16 @@
 
 `custom_op("space::name", mutates_args=())` makes one of a function; it is called as what it returns, or as
 `torch.ops.space.name`.  There is no compiler to tell shapes to, so that `register_fake` is kept and not used.
+
+`torch.ops.load_library` loads no code: what is compiled for PyTorch calls PyTorch's own C++.  Of libraries in `_REGISTERED` the operations are here.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -211,19 +215,56 @@ class Library:
         _served(_found(name if "::" in name else f"{self.ns}::{name}"), dispatch_key or self.dispatch_key, fn)
 
 
+# libraries by their file's name before the first dot: the module of `interop` that has what they register
+_REGISTERED = {"_torchaudio": "torchaudio", "libtorchaudio": "torchaudio"}
+loaded_libraries: set[str] = set()
+_refused: dict[str, None] = {}
+
+
+def load_library(path: Any) -> None:
+    """Registers the operations of a compiled library that are here in Flambeau's own form, those of torchaudio; then `loaded_libraries` has the path.
+
+    Raises OSError, as PyTorch does for what it cannot load, for a file that is not there and for any other library: packages that
+    have a Python form of their operations take that.
+    """
+    file = os.path.realpath(path)
+    if not os.path.isfile(file):
+        raise OSError(f"Could not load this library: {file}: there is no such file")
+    where = _REGISTERED.get(os.path.basename(file).partition(".")[0])
+    if where is None:
+        _refused[file] = None
+        raise OSError(f"Could not load this library: {file}: Flambeau loads no code that is compiled for PyTorch, and has no operations of its own in "
+                      "this library's place")
+    if file not in loaded_libraries:
+        for name, (schema, function) in importlib.import_module(f".interop.{where}", __package__).OPERATORS.items():
+            if name not in _known:
+                define(name, schema)
+                _served(_known[name], "", function)
+        loaded_libraries.add(file)
+
+
+def import_module(module: str) -> None:
+    """Imports a module that registers operations."""
+    importlib.import_module(module)
+
+
 class _Space:
     """The operations of one namespace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"<torch.ops.{self._name}>"
+
     def __getattr__(self, name: str) -> Any:
         found = _known.get(f"{self._name}::{name}")
         if found is None:
-            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+            compiled = f"; libraries that could not be loaded: {', '.join(_refused)}" if _refused and not name.startswith("__") else ""
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'{compiled}")
         return found
 
 
 def space(name: str) -> Any:
-    """`torch.ops.<name>`; None where nothing was registered under it."""
-    return _Space(name) if any(k.startswith(name + "::") for k in _known) else None
+    """`torch.ops.<name>`; None where nothing was registered under it, unless it may be that of a library which could not be loaded."""
+    return _Space(name) if _refused or any(k.startswith(name + "::") for k in _known) else None

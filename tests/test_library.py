@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import flambeau as torch
+from flambeau import library
 from flambeau.library import custom_op, register_fake
 
 
@@ -97,3 +98,33 @@ def test_operations_by_schema(sim_gpus):
     assert torch.ops.test_library.twice(torch.ones(1)).item() == 2
     with pytest.raises(ValueError, match="Unsupported kind"):
         torch.library.Library("test_library", "NEW")
+
+
+def test_libraries_that_are_compiled_for_pytorch(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "_refused", {})  # other tests ask for spaces that are not there
+    for load in (torch.ops.load_library, torch.classes.load_library):
+        with pytest.raises(OSError, match=r"Could not load this library: .*absent\.so: there is no such file"):
+            load(tmp_path / "absent.so")
+    other, known = tmp_path / "_C.so", tmp_path / "_torchaudio.abi3.so"
+    other.write_bytes(b"")
+    known.write_bytes(b"")
+    with pytest.raises(OSError, match=r"_C\.so: Flambeau loads no code that is compiled for PyTorch"):
+        torch.ops.load_library(str(other))
+    assert str(other) not in torch.ops.loaded_libraries
+    with pytest.raises(AttributeError, match=r"'_OpNamespace' 'other_space' object has no attribute 'work'; libraries .*_C\.so"):
+        _ = torch.ops.other_space.work
+    assert not hasattr(torch.ops.other_space, "__wrapped__")
+    torch.ops.load_library(known)
+    torch.ops.load_library(known)
+    assert str(known) in torch.ops.loaded_libraries and torch.classes.loaded_libraries is torch.ops.loaded_libraries
+    assert torch.ops._torchaudio.cuda_version() is None and torch.ops._torchaudio.is_align_available() is True
+    out = torch.zeros(1, 1, 3)
+    assert torch.ops.torchaudio._lfilter_core_loop(torch.ones(1, 1, 2), torch.tensor([[-0.5, 1.0]]), out) is out
+    assert out.tolist() == [[[0.0, 1.0, 1.5]]]
+    torch.ops.import_module("json")
+
+
+def test_classes_of_libraries():
+    with pytest.raises(RuntimeError, match=r"Tried to instantiate class 'some.Kind', but it does not exist!"):
+        _ = torch.classes.some.Kind
+    assert not hasattr(torch.classes, "__wrapped__") and not hasattr(torch.classes.some, "__wrapped__")

@@ -11,7 +11,6 @@ NAMES = Path(__file__).with_name("names_in_use.txt")
 # what is absent, by how its name begins, and why
 LEFT_OUT = {
     "torch.onnx": "left out: save the state dict, which PyTorch exports",
-    "torch.classes": "left out: classes of compiled extensions",
     "torch.library.wrap_triton": "left out: Triton is no renderer here",
     "torch.cuda.cudart": "NVIDIA's library is the driver's own business",
     "torch.utils.data.IterDataPipe": "left out: datapipes, which PyTorch itself no longer develops",

@@ -72,12 +72,12 @@ binary.operators(Tensor, _rows)
 def __getattr__(name: str) -> Any:
     """An operation by its name in `torch`, for the layers above; it becomes an ordinary attribute at its first use."""
     found = table.find("torch", name)
-    if found is None and not name.startswith("_") and "flambeau.library" in sys.modules:
+    if found is None and name in ("aten", "_c10d_functional", "torch_attn", "load_library", "loaded_libraries", "import_module"):
+        found = hooks.aten(name)
+    if found is None and not name.startswith("__") and "flambeau.library" in sys.modules:
         found = sys.modules["flambeau.library"].space(name)  # `torch.ops.<namespace>` of custom operations
         if found is not None:
             return found
-    if found is None and name in ("aten", "_c10d_functional", "torch_attn"):
-        found = hooks.aten(name)
     if found is None:
         raise AttributeError(f"module 'flambeau.ops' has no operation {name!r}")
     globals()[name] = found
