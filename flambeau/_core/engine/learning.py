@@ -6,6 +6,9 @@ replay is compared, bit by bit, with what was captured before it is used, on mem
 than layouts and constants (many values that Python looks at, memory that is somebody else's) is never replayed. Of large operands calls
 that do nothing to memory, such as views, are learned as soon, on memory that nobody touches; others once they were made so often that copies
 of the operands are worth it, where the Python between launches is a good part of the call.
+
+On a GPU the host only asks for work, and values are no part of it: calls are captured dry, so that nothing is launched, twice, with operands at
+other addresses, and learned where both asked for the same. Calls that are recorded there go the ordinary way.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from ..runtime import device as devices
 from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
 from .plans import Plan, Unbound
-from .scripts import SHIFT, Fresh, Many, Places, Same, bare, copied
-from .trials import attempted, captured, compare, constant, script_of, tensors_of
+from .scripts import SHIFT, Fresh, FreshOnGpu, Many, Places, Same, bare, copied, placed
+from .trials import agree, attempted, captured, compare, constant, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +43,7 @@ _EACH = 1 << 16  # bytes of them that ask for one call more, as copies and compa
 _MOST_SECONDS = 0.003  # that such a call may take: beside more the Python between its launches does not matter
 _MOST_RECORDED = 1 << 16  # of an operand of a recorded call: of larger ones gradients are put together in ways of their own
 _MOST_BARE = 1 << 36  # of an operand at all
+_MOST_ROOM = 1 << 26  # of all operands together, for calls on a GPU: two more times as much is allocated for a moment; beside more work the host's does not count
 _MOST_PLANS = 1 << 12  # of all operations: a program whose calls never repeat must not fill the memory with them
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
 _UNFIT = 16  # replays that did not fit, after which there are no more
@@ -114,6 +118,8 @@ class Call:
     # ----------------------------------------------------------------------------------------------------------- calls
     def learn(self, operands: Sequence[Tensor]) -> Callable[..., Any]:
         """The replay of calls that are not recorded. Raises Unrepeatable where there is none."""
+        if self.device.type == "cuda":
+            return self._learn_dry(operands)
         laid_out = bare if self.bare else copied
         fresh, copies = Fresh(), [laid_out(t) for t in operands]
         with no_grad():
@@ -146,6 +152,32 @@ class Call:
         if not self.bare:
             script = constant(script, made, others)
         return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.first, apart=self.operation.planned)
+
+    def _learn_dry(self, operands: Sequence[Tensor]) -> Callable[..., Any]:
+        """`learn` on a GPU."""
+        if sum(t.meta.nbytes for t in operands) > _MOST_ROOM:
+            raise capture.Unrepeatable("work on much memory")
+        scripts: list[Any] = []
+        copies = [[placed(t) for t in operands] for _ in range(2)]  # both live, so that no address is given out twice
+        for here in copies:
+            fresh = FreshOnGpu(self.device)
+            with no_grad():
+                taken, made = captured(self.carry_out, here, 0, dry=self.device)
+            script = script_of(Places(here, fresh, foreign=taken.foreign, dev=self.device), taken, made, here)
+            if any(t.node is not None for t in tensors_of(made, here)):
+                raise capture.Unrepeatable("a result that is a leaf")
+            scripts.append(script)
+            del made  # before the next begins, which is to find its memory free
+        script = scripts[0]
+        if not script.results() and not script.written and not _same(script.result):
+            raise capture.Unrepeatable("it gives no new tensor")
+        agree(*scripts)
+        taped: dict[int, Any] | None = {} if any(t.meta.dtype.kind in "fc8" for t in operands) else None
+        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.plain_of, apart=self.operation.planned)
+
+    def plain_of(self, kind: int, *given: Any) -> Any:
+        """A recorded call of any kind, by the body."""
+        return self.plain(*given)
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
@@ -206,7 +238,7 @@ class Learner:
         for i in self.passed:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
-                if first.meta.device.type != "cpu":  # of calls elsewhere nothing is learned
+                if not _learns(first.meta.device):
                     return
                 break
         try:
@@ -309,7 +341,8 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int], copied:
     call = Call(operation, values, passed)
     operands = call.operands([values[i] for i in passed])
     most = max([t.meta.nbytes for t in operands], default=0)
-    if most > _MOST_BARE or any(t.meta.device.type != "cpu" or not t.meta.plain for t in operands):
+    call.device = operands[0].meta.device if operands else devices.CPU
+    if most > _MOST_BARE or not _learns(call.device) or any(t.meta.device is not call.device or not t.meta.plain for t in operands):
         return None
     call.large = copied
     call.bare = most > _MOST_BYTES and not copied
@@ -319,6 +352,14 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int], copied:
     except AttributeError:  # an asynchronous copy is still filling it
         return None
     return attempted(operation.name, lambda: call.learn(operands))
+
+
+def _learns(dev: Any) -> bool:
+    """Whether calls on a device are learned: not on simulated GPUs, whose clock and whose orders of work are a call's own."""
+    if dev.type != "cuda":
+        return bool(dev.type == "cpu")
+    from ..runtime import gpus
+    return not gpus.gpu(dev).driver.simulated
 
 
 def _same(x: Any) -> bool:

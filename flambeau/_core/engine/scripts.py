@@ -14,6 +14,7 @@ from .. import layout
 from ..dtypes import uint8
 from ..errors import warn
 from ..runtime import capture, cpu_memory
+from ..runtime.device import CPU
 from ..tensor import Meta, Storage, Tensor, storage, wrap
 from ..tensor import meta as make_meta
 
@@ -168,11 +169,30 @@ class Fresh:
         return base, size
 
 
+class FreshOnGpu:
+    """`Fresh` for a GPU's memory."""
+
+    __slots__ = ("pool", "before", "segments")
+
+    def __init__(self, dev: Any) -> None:
+        from ..runtime import gpus
+        self.pool = gpus.gpu(dev).pool
+        self.before, self.segments = self.pool.free_blocks(), [(begin, begin + size) for begin, (size, _) in list(self.pool.segments.items())]
+
+    def block(self, address: int) -> tuple[int, int]:
+        """As that of `Fresh`."""
+        found = self.pool.span(address)
+        if found is None or (found[0] not in self.before and any(begin <= address < end for begin, end in self.segments)):
+            raise capture.Unrepeatable("memory that is neither an operand's nor new")
+        return found
+
+
 class Places:
     """Turns addresses of a capture into places."""
 
-    def __init__(self, operands: Sequence[Tensor], fresh: Fresh, gradients: Sequence[Tensor] = (), earlier: Places | None = None,
-                 foreign: Sequence[tuple[int, int, Any]] = ()) -> None:
+    def __init__(self, operands: Sequence[Tensor], fresh: Fresh | FreshOnGpu, gradients: Sequence[Tensor] = (), earlier: Places | None = None,
+                 foreign: Sequence[tuple[int, int, Any]] = (), dev: Any = None) -> None:
+        self.device = CPU if dev is None else dev
         self.operands, self.gradients, self.fresh = Owner(operands), Owner(gradients), fresh
         self.earlier = {b.base: i for i, b in enumerate(earlier.blocks if earlier is not None else ())}
         self.forbidden = frozenset(earlier.drawn if earlier is not None else ())
@@ -211,7 +231,7 @@ class Places:
         used: set[int] = set()
         for s in captured:
             if isinstance(s, capture.Launch):
-                if s.device.type != "cpu":
+                if s.device is not self.device and (s.device.type != "cpu" or self.device.type != "cpu"):
                     raise capture.Unrepeatable("a launch on another device")
                 if not self.forbidden.isdisjoint([x for x in s.args if type(x) is int]):
                     raise capture.Unrepeatable("the numbers drawn are used again")
@@ -310,6 +330,11 @@ def copied(t: Tensor, shift: int = 0) -> Tensor:
     if nbytes > 0:
         ctypes.memmove(s.ptr + shift, t.ptr + start, nbytes)
     return laid(t.meta, s, shift)
+
+
+def placed(t: Tensor) -> Tensor:
+    """A tensor of the same layout in memory of its own, with no values."""
+    return laid(t.meta, storage(make_meta((reach(t.meta)[1],), None, uint8, t.meta.device)), 0)
 
 
 def bare(t: Tensor, shift: int = 0) -> Tensor:

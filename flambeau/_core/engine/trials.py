@@ -11,7 +11,7 @@ import numpy as np
 from .. import layout
 from ..runtime import capture, versions
 from ..tensor import Tensor, new
-from .scripts import BLOCK, OPERAND, Drawn, Place, Places, Script, Step
+from .scripts import BLOCK, OPERAND, Constant, Drawn, Many, Place, Places, Result, Same, Script, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,9 +38,9 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
             gc.enable()
 
 
-def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False) -> tuple[capture.Capture, Any]:
-    """What `work` on these asks for, and gives; streams, bare: see `Capture`. Raises Unrepeatable where it is much."""
-    with capture.Capture(streams, bare) as captured:
+def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False, dry: Any = None) -> tuple[capture.Capture, Any]:
+    """What `work` on these asks for, and gives; streams, bare, dry: see `Capture`. Raises Unrepeatable where it is much."""
+    with capture.Capture(streams, bare, dry) as captured:
         made = work(copies)
     if len(captured.steps) > _MOST_STEPS:
         raise capture.Unrepeatable("many launches")
@@ -57,6 +57,32 @@ def script_of(places: Places, captured: capture.Capture, made: Any, copies: Sequ
             if isinstance(x, Place) and x.of == OPERAND and x.number not in written:
                 raise capture.Unrepeatable("an operand is written and its version stays")
     return Script(steps, places.blocks, tree, written, [owner for *_, owner in captured.foreign])
+
+
+def agree(a: Script, b: Script) -> None:
+    """Raises Unrepeatable unless two calls, with operands at other addresses, did the same."""
+    def said(x: Any) -> Any:
+        if isinstance(x, Place):
+            return "place", x.of, x.number, x.offset
+        if isinstance(x, Drawn):
+            return "drawn", x.number, x.part
+        if isinstance(x, Result):
+            return "result", said(x.place), x.meta, x.made, x.detached
+        if isinstance(x, Same):
+            return "same", x.number
+        if isinstance(x, Constant):
+            return "constant", type(x.value), repr(x.value)
+        if isinstance(x, Many):
+            return x.kind, [said(part) for part in x.parts]
+        return type(x), repr(x) if isinstance(x, float) else x
+
+    def step(s: Step) -> Any:
+        call = s.call[1] if type(s.call) is tuple else s.call
+        launch = (call.name, call.spec, call.program, call.domain, call.strides, call.workspace) if type(s.call) is tuple else call
+        return launch, [said(x) for x in s.args], s.outputs, s.what
+    if (list(map(step, a.steps)) != list(map(step, b.steps)) or [(k.size, k.store) for k in a.blocks] != [(k.size, k.store) for k in b.blocks]
+            or said(a.result) != said(b.result) or a.written != b.written):
+        raise capture.Unrepeatable("the same call does something else")
 
 
 def constant(script: Script, made: Any, copies: Sequence[Tensor]) -> Script:

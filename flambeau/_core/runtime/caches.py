@@ -1,4 +1,4 @@
-"""The engine's plan caches: one registry, one epoch, two worlds, and a dictionary for each default type.
+"""The engine's plan caches: one registry, one epoch, three worlds, and a dictionary for each default type.
 
 A plan holds bound launches and interned metas. Both can become stale: devices change, backend flags change, metas are dropped.
 Every cache of plans is made here, so that `forget()` empties all of them at once.
@@ -6,7 +6,9 @@ Every cache of plans is made here, so that `forget()` empties all of them at onc
 A cache is a plain dictionary that a module (or a public function) reads as a global variable. While somebody observes launches,
 the variable holds another dictionary, that of the observed world, whose plans were bound past the observers. Entering and leaving
 that world changes variables only: nothing is planned again, and while nobody observes nothing is paid. The default type of floating
-point numbers is in few keys and decides the types of many results, so another one has dictionaries of its own too.
+point numbers is in few keys and decides the types of many results, so another one has dictionaries of its own too.  A third world is that of
+calls which are made for their launches only, of which none is carried out (`capture`): what is planned there is dropped when it ends, since it
+may hold a tensor that nothing was written to.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-PLAIN, OBSERVED = 0, 1
+PLAIN, OBSERVED, DRY = 0, 1, 2
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
 _lock = forks.rlock()
@@ -109,7 +111,7 @@ def kept(f: F) -> F:
 
 
 def enter(to: int) -> None:
-    """Makes every cache show its dictionary of a world (PLAIN or OBSERVED)."""
+    """Makes every cache show its dictionary of a world."""
     _show(to, _default)
 
 
@@ -132,7 +134,16 @@ def _show(to: int, default: Any) -> None:
 
 def observed() -> bool:
     """Whether somebody observes launches."""
-    return world == OBSERVED
+    return world != PLAIN
+
+
+def drop(of: int) -> None:
+    """Empties all dictionaries of a world."""
+    with _lock:
+        for (which, _), shown in _worlds.items():
+            if which == of:
+                for cached in shown:
+                    cached.clear()
 
 
 def forget() -> None:

@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
-from . import dispatch
+from . import caches, dispatch
 from .random_blocks import Block
 
 if TYPE_CHECKING:
@@ -107,11 +107,12 @@ class Capture:
     """A ``with`` block whose launches, reads, writes and draws in this thread are `steps`.  Generators stay where they are.
 
     streams: the seeds and positions that draws are given, of which the n-th is the same for each capture of the same `streams`.
-    bare: nothing may happen to memory: what would do anything ends the capture first.
+    bare: nothing may happen to memory: what would do anything ends the capture first.  dry: a GPU whose launches are noted and not carried out, so
+    that the values of operands do not matter and the GPU goes on with what it does; what the host would read of it, or write to it, ends the capture.
     """
 
-    def __init__(self, streams: int = 0, bare: bool = False) -> None:
-        self.bare = bare
+    def __init__(self, streams: int = 0, bare: bool = False, dry: Any = None) -> None:
+        self.bare, self.dry = bare, dry
         self.steps: list[Any] = []  # Launch, Read, Write, Draw, Lent, Warned
         self.foreign: list[tuple[int, int, Any]] = []  # memory of others that became a tensor: where it begins and ends, its owner
         self._stream = streams
@@ -128,7 +129,9 @@ class Capture:
         if self.thread in active:
             raise RuntimeError("captures of one thread do not nest")
         active[self.thread] = self
-        self._observing = dispatch.observe(launches=self._launched, copies=self._copied)
+        self._observing = dispatch.observe(launches=self._launched, copies=self._copied, waits=None if self.dry is None else self._waited)
+        if self.dry is not None:
+            caches.enter(caches.DRY)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -140,12 +143,14 @@ class Capture:
 
     def read(self, address: int, nbytes: int, check: bool) -> None:
         """See `were_read`."""
-        if nbytes > _FEW:
+        if nbytes > _FEW or self.dry is not None:
             raise Unrepeatable("Python looks at values")
         self.add(Read(address, string_at(address, nbytes)))
 
     def write(self, address: int, data: Any) -> None:
         """See `was_written`."""
+        if self.dry is not None:
+            raise Unrepeatable("Python writes memory")
         self.add(Write(address, bytes(data)))
 
     def draw(self, generator: Any, count: int) -> tuple[int, int]:
@@ -177,12 +182,26 @@ class Capture:
 
     def close(self) -> None:
         """Notes nothing any more."""
+        if self.dry is not None:
+            # what was planned meanwhile, also for threads that began to observe then, may hold what no launch has written
+            if caches.world == caches.DRY:
+                caches.drop(caches.DRY)
+            else:
+                caches.forget()
         self._observing.close()
         del active[self.thread]
 
-    def _launched(self, dev: device, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
+    def _launched(self, dev: device, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> Any:
+        if get_ident() != self.thread:
+            return None
+        if self.dry is not None and (dev is not self.dry or caches.world != caches.DRY):
+            raise Unrepeatable("work elsewhere")
+        self.add(Launch(dev, prepared, args))
+        return None if self.dry is None else dispatch.INSTEAD
+
+    def _waited(self, wait: dispatch.Wait) -> None:
         if get_ident() == self.thread:
-            self.add(Launch(dev, prepared, args))
+            raise Unrepeatable(f"the host waits ({wait.reason})")
 
     def _copied(self, copy: dispatch.Copy) -> None:
         if get_ident() == self.thread:

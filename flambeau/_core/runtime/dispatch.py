@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     CopyObserver = Callable[["Copy"], Callable[[], None] | None]
     WaitObserver = Callable[["Wait"], None]
 
+INSTEAD = object()  # what an observer of launches gives for one that is not to be carried out
 _launch_observers: tuple[Any, ...] = ()
 _copy_observers: tuple[Any, ...] = ()
 _wait_observers: tuple[Any, ...] = ()
@@ -56,7 +57,7 @@ class observe:
     before every copy through dispatch, and `waits(Wait)` before the host waits for a device because the program read a
     value there; a ``with`` block, or until `close()`.  They are called in the thread that asked, below the user's line
     on the stack.  On the CPU there is no `stream` (None).  What `launches` gives, if anything, is called when the launch is done, on a GPU when
-    it has been queued; what `copies` gives when the copy's call returns.
+    it has been queued (`INSTEAD`: the launch is not carried out); what `copies` gives when the copy's call returns.
     """
 
     def __init__(self, launches: LaunchObserver | None = None, copies: CopyObserver | None = None,
@@ -106,8 +107,8 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
 
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
     """
-    launch = direct(dev, prepared)
-    if caches.world == caches.PLAIN or dev.type == "meta":
+    launch = None if caches.world == caches.DRY and dev.type == "cuda" else direct(dev, prepared)
+    if launch is not None and (caches.world == caches.PLAIN or dev.type == "meta"):
         return launch
     if dev.type == "cuda":
         from . import gpus
@@ -116,8 +117,13 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
         current_stream = _nothing
 
     def observed(*args: Any) -> Any:
+        nonlocal launch
         stream = current_stream(dev)
         after = [callback(dev, stream, prepared, args) for callback in _launch_observers]
+        if INSTEAD in after:
+            return None
+        if launch is None:  # another thread's, which is no part of a capture
+            launch = direct(dev, prepared)
         result = launch(*args)
         for done in after:
             if done is not None:

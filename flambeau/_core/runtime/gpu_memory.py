@@ -268,6 +268,14 @@ class Pool:
         self.driver.event_record(event, stream)
         return event
 
+    def free_blocks(self) -> set[int]:
+        """Where the blocks begin that are nobody's now."""
+        with self.lock:
+            found = {address for shelf in self.shelves.values() for address in shelf}
+            for b in [b for bins in list(self.bins.values()) for b in list(bins.values())] + self.retired:
+                found.update(b.back)
+            return found.union([address for _, address in list(self.inbox)])
+
     # ------------------------------------------------------------------------------- the ladder when a shelf is empty
     def _grow(self, b: Bin, nbytes: int) -> int:
         """A block for an empty bin, from the gentlest step to the harshest."""

@@ -67,6 +67,8 @@ class Shape:
     def __init__(self, kind: str, d: dtype, x: Operand, w: Operand, y: Operand, numbers: tuple[Sizes, Sizes, Sizes], bias: bool) -> None:
         if d.name not in graphs.TYPES or d.kind != "f":
             raise cudnn.Unsupported(d.name)
+        if bias and d.name == "float64":
+            raise cudnn.Unsupported("a bias of doubles")  # its engine is proposed, and writes zeros (cuDNN 9.10 to 9.19 on an H200)
         if any(max(*o[0], *o[1], math.prod(o[0])) >= _MOST for o in (x, w, y)):
             raise cudnn.Unsupported("2**31 elements or more")
         formats = [last for last in (False, True) if all(_same(o, last) for o in (x, w, y))]
