@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Values = tuple[Any, ...]
 
 AFTER = 3  # calls of the same layouts and constants that go the ordinary way first
+AFTER_ON_GPU = 32  # the same there, where a call is captured twice and planned anew: 5 to 10 ms, of which each call then saves 5 to 50 us
 _DOUBLES = 256  # plans learned, at which twice as many calls are asked for: learning takes 1 to 2 ms, which calls that seldom come do not give back
 _MOST_BYTES = 1 << 18  # of an operand whose values are learned from as soon as of any
 _MOST_COPIED = 1 << 25  # of all operands together whose values are learned from at all
@@ -43,7 +44,7 @@ _EACH = 1 << 16  # bytes of them that ask for one call more, as copies and compa
 _MOST_SECONDS = 0.003  # that such a call may take: beside more the Python between its launches does not matter
 _MOST_RECORDED = 1 << 16  # of an operand of a recorded call: of larger ones gradients are put together in ways of their own
 _MOST_BARE = 1 << 36  # of an operand at all
-_MOST_ROOM = 1 << 26  # of all operands together, for calls on a GPU: two more times as much is allocated for a moment; beside more work the host's does not count
+_MOST_ROOM = 1 << 26  # of all operands together, for calls on a GPU: as much is allocated twice, for a moment; beside more work the host's does not count
 _MOST_PLANS = 1 << 12  # of all operations: a program whose calls never repeat must not fill the memory with them
 _HOPELESS = 12  # calls that could not be learned, of an operation of which none could, until it is left alone
 _UNFIT = 16  # replays that did not fit, after which there are no more
@@ -235,11 +236,13 @@ class Learner:
         plans, seen = self.env["plans"], self.env["seen"]
         if len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:  # those are the plain world's
             return
+        after = AFTER
         for i in self.passed:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
                 if not _learns(first.meta.device):
                     return
+                after = AFTER if first.meta.device.type == "cpu" else AFTER_ON_GPU
                 break
         try:
             key = self.key(values)
@@ -249,7 +252,7 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
-        if count < 0 or 0 < count < AFTER << len(learned) // _DOUBLES:
+        if count < 0 or 0 < count < after << len(learned) // _DOUBLES:
             caches.put(renewed, seen, key, count)
             return
         if key in plans:  # the call changed its operands' layouts, by which it would be found

@@ -18,7 +18,8 @@ from flambeau._core.engine.operation import Operation
 BODIES = {"test_products_of_the_cpu": "the layer before is in the body's graph", "test_heads_are_written_where_they_belong": "pieces of gradients are"
           " put together in the bodies' graphs", "test_gradients_that_nobody_asked_for_are_not_computed": "a learned pass is one plan for all gradients",
           "test_leaves_borrow_parts_of_the_same_memory": "a learned pass writes its gradients, and lends no views"}
-learning.AFTER, learning._DOUBLES = 1, 1 << 30
+learning.AFTER = learning.AFTER_ON_GPU = 1
+learning._DOUBLES = 1 << 30
 
 
 def anew(operation: Operation, values: tuple[Any, ...]) -> Any:

@@ -88,6 +88,9 @@ def test_case(file: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
         from flambeau._core.drivers.nvidia import cudnn_attention
         monkeypatch.setattr(cudnn_attention, "LEAST", 0)
         monkeypatch.setattr(cudnn_attention, "LEAST_ROWS", 0)
+    if file == "cases_learned":
+        from flambeau._core.engine import learning
+        monkeypatch.setattr(learning, "AFTER_ON_GPU", learning.AFTER)
     if file == "cases":  # it asks for what a card of the fake's name is
         name = torch.cuda.get_device_name(0)
         if case == "case_creation" and name != "Fake H200":

@@ -1,0 +1,241 @@
+"""Calls on an NVIDIA GPU that are learned, on a fake libcuda: without Python between their launches, and what they were."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import cases
+
+OFTEN = 8  # calls, the first of which go the ordinary way
+
+
+def start() -> None:
+    """As soon as calls on the CPU are."""
+    from flambeau._core.engine import learning
+    learning.AFTER_ON_GPU = learning.AFTER
+
+
+def _lines(torch: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """By name: a call, and its operands (sizes, or what makes one)."""
+    f, index = torch.nn.functional, lambda: torch.randint(0, 6, (5,))
+    return {
+        "flip": (lambda x: x.flip(0), ((6, 4),)), "roll": (lambda x: x.roll(2, 1), ((6, 4),)), "triu": (lambda x: x.triu(1), ((6, 6),)),
+        "index": (lambda x, at: x[:, at], ((3, 6), index)), "take": (lambda x, at: torch.take(x, at), ((3, 6), index)),
+        "put": (lambda x, at, v: x.clone().index_put_((at,), v, accumulate=True), ((6, 3), index, (5, 3))),
+        "vstack": (lambda x, y: torch.vstack((x, y)), ((6, 4), (2, 4))), "split": (lambda x: x.split(2), ((6, 4),)), "last": (lambda x: x[-1], ((6, 4),)),
+        "embedding": (lambda at, w: f.embedding(at, w), (index, (6, 7))), "nll_loss": (lambda x, at: f.nll_loss(x, at), ((5, 6), index)),
+        "cross_entropy": (lambda x, at: f.cross_entropy(x, at, label_smoothing=0.1), ((5, 6), index)), "var": (lambda x: x.var(1), ((6, 4),)),
+        "mean": (lambda x: x.mean((0, 2)), ((6, 4, 3),)), "mv": (lambda x, v: x.mv(v), ((6, 4), (4,))), "einsum": (
+            lambda x, y: torch.einsum("bij,bjk->bik", x, y), ((2, 3, 4), (2, 4, 5))), "min": (lambda x: x.min(1), ((6, 4),)),
+        "tile": (lambda x: x.tile(2, 3), ((6, 4),)), "cat": (lambda x, y: torch.cat([x, y], 1), ((6, 4), (6, 2))),
+        "linear": (lambda x, w, b: f.linear(x, w, b), ((6, 4), (5, 4), (5,))), "softmax": (lambda x: x.softmax(1), ((6, 4),)),
+        "layer_norm": (lambda x, w, b: f.layer_norm(x, (4,), w, b), ((6, 4), (4,), (4,))), "cumsum": (lambda x: x.cumsum(0), ((6, 4),)),
+        "sort": (lambda x: x.sort(1, descending=True), ((6, 4),)), "topk": (lambda x: x.topk(2), ((6, 4),)),
+        "setitem": (lambda x, v: _set(x.clone(), v), ((6, 4), (6,))), "masked": (lambda x: x.masked_fill(x > 0, 2.0), ((6, 4),)),
+        "pad": (lambda x: f.pad(x, (1, 2), value=3.0), ((6, 4),)), "interpolate": (lambda x: f.interpolate(x, scale_factor=2), ((2, 3, 4, 4),)),
+        "max_pool2d": (lambda x: f.max_pool2d(x, 2), ((2, 3, 4, 4),)), "where": (lambda x, y: torch.where(x > y, x, y), ((6, 4), (4,))),
+        "norm": (lambda x: torch.linalg.vector_norm(x, dim=1), ((6, 4),)), "attention": (
+            lambda q, k, v: f.scaled_dot_product_attention(q, k, v), ((1, 2, 5, 8),) * 3), "group_norm": (lambda x: f.group_norm(x, 2), ((2, 4, 3),)),
+        "empty": (lambda x: x.flip(0).roll(1, 0), ((0, 4),)), "column": (lambda x: x.t().contiguous().mean(1), ((6, 4),)),
+    }
+
+
+def _set(x: Any, v: Any) -> Any:
+    x[:, 1] = v
+    return x
+
+
+def _close(torch: Any, name: str, a: Any, b: Any) -> None:
+    """Results of a GPU and of the CPU."""
+    if isinstance(a, (tuple, list)):
+        assert len(a) == len(b), name
+        for x, y in zip(a, b, strict=True):
+            _close(torch, name, x, y)
+        return
+    assert a.device.type == "cuda" and a.dtype is b.dtype and a.shape == b.shape and a.stride() == b.stride(), (name, a.stride(), b.stride())
+    assert torch.allclose(a.cpu().float(), b.float(), rtol=1e-5, atol=1e-6), (name, a.cpu(), b)
+
+
+def case_calls_are_what_they_were() -> None:
+    """With other values each time: the ordinary ones, the one that is learned, and those after it."""
+    import flambeau as torch
+    from flambeau._core.engine import learning
+    learning.learned.clear()
+    torch.manual_seed(0)
+    for name, (call, operands) in _lines(torch).items():
+        for k in range(OFTEN):
+            here = [torch.randn(o) if isinstance(o, tuple) else o() for o in operands]
+            _close(torch, f"{name}, call {k}", call(*[t.cuda() for t in here]), call(*here))
+    missing = {"flip", "roll", "triu", "index", "take", "vstack", "split", "embedding", "nll_loss", "cross_entropy", "var", "mean", "einsum", "cat",
+               "linear", "softmax", "layer_norm", "cumsum", "tile"} - set(learning.learned)
+    assert not missing, (missing, learning.learned)
+
+
+def case_no_python_between_launches() -> None:
+    """A learned call runs nothing of the body; it launches what the body does."""
+    import sys
+
+    import flambeau as torch
+    from flambeau._core.runtime import dispatch
+    x = torch.randn(6, 4).cuda()
+
+    def launched() -> list[str]:
+        found: list[str] = []
+        with dispatch.observe(lambda dev, stream, prepared, args: found.append(prepared.name)):
+            x.roll(1, 0)
+        return found
+    before = launched()
+    for _ in range(OFTEN):
+        x.roll(1, 0)
+    names: list[str] = []
+
+    def called(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and "/_core/ops/" in frame.f_code.co_filename:
+            names.append(frame.f_code.co_name)
+    sys.setprofile(called)
+    try:
+        x.roll(1, 0)
+    finally:
+        sys.setprofile(None)
+    assert not names, names
+    assert launched() == before and before
+
+
+def case_draws_go_on() -> None:
+    """Random numbers are the CPU's, and each call has others."""
+    import flambeau as torch
+    x = torch.zeros(7, 5)
+    on = x.cuda()
+    torch.manual_seed(3)
+    right = [torch.randn_like(x) for _ in range(OFTEN)]
+    torch.manual_seed(3)
+    torch.cuda.manual_seed(3)
+    found = [torch.randn_like(on).cpu() for _ in range(OFTEN)]
+    assert all(not torch.equal(a, b) for a, b in zip(found, found[1:], strict=False))
+    torch.cuda.manual_seed(3)
+    again = [torch.randn_like(on).cpu() for _ in range(OFTEN)]
+    assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True)), (found[0], right[0])
+
+
+def case_recorded_calls_go_the_ordinary_way() -> None:
+    """Gradients are right before and after a call is learned."""
+    import flambeau as torch
+    x = torch.randn(6, 4)
+    on = x.cuda()
+    for k in range(OFTEN):
+        with torch.no_grad():
+            on.roll(1, 0)
+        a, b = x.clone().requires_grad_(), on.clone().requires_grad_()
+        (a.roll(1, 0) * torch.arange(4)).sum().backward()
+        made = b.roll(1, 0)
+        assert made.requires_grad and made.grad_fn is not None, k
+        (made * torch.arange(4, device="cuda")).sum().backward()
+        assert torch.equal(a.grad, b.grad.cpu())
+
+
+def case_in_place() -> None:
+    """What a call writes has its version, and views see it."""
+    import flambeau as torch
+    x = torch.zeros(6, 4, device="cuda")
+    row = x[2]
+    for k in range(OFTEN):
+        version = x._version
+        x[:, 1] = torch.full((6,), float(k), device="cuda")
+        x.index_fill_(0, torch.tensor([2], device="cuda"), 2.0 * k)
+        assert x._version == version + 2 and row.cpu().tolist() == [2.0 * k] * 4 and x[0].cpu().tolist() == [0.0, float(k), 0.0, 0.0]
+    leaf = torch.zeros(6, 4, device="cuda", requires_grad=True)
+    try:
+        leaf[:, 1] = torch.ones(6, device="cuda")
+    except RuntimeError as error:
+        assert "leaf" in str(error)
+    else:
+        raise AssertionError("a leaf was written")
+
+
+def case_positions_outside_are_told() -> None:
+    """As before the call was learned: when the host next waits, with the program's line."""
+    import flambeau as torch
+    x, at = torch.randn(3, 6).cuda(), torch.tensor([1, 5, 0]).cuda()
+    for _ in range(OFTEN):
+        x[:, at]
+    torch.cuda.synchronize()
+    x[:, torch.tensor([1, 6, 0]).cuda()]
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        assert "6" in str(error) and "cases_learned.py" in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+    torch.cuda.synchronize()
+
+
+def case_streams_devices_and_memory() -> None:
+    """A learned call works on the stream and the device of its caller, and keeps nothing."""
+    import flambeau as torch
+    x = torch.randn(6, 4)
+    on = x.cuda()
+    for _ in range(OFTEN):
+        on.roll(1, 0)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        made = [on.roll(1, 0) for _ in range(3)]
+    stream.synchronize()
+    assert all(torch.equal(t.cpu(), x.roll(1, 0)) for t in made)
+    del made
+    gc.collect()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(4):
+        on.roll(1, 0)
+    assert torch.cuda.memory_allocated() == before
+    if torch.cuda.device_count() > 1:
+        other = x.to("cuda:1")
+        found = [other.roll(1, 0) for _ in range(OFTEN)]
+        assert all(t.device == other.device and torch.equal(t.cpu(), x.roll(1, 0)) for t in found)
+
+
+def case_what_the_host_reads_is_not_learned() -> None:
+    """A call whose launches depend on values goes the ordinary way each time."""
+    import flambeau as torch
+    for k in range(OFTEN):
+        x = torch.tensor([0, 1, 0, 1, 1]).cuda() if k % 2 else torch.tensor([1, 0, 0, 0, 0]).cuda()
+        assert x.nonzero().cpu().flatten().tolist() == ([1, 3, 4] if k % 2 else [0])
+        assert torch.equal(torch.repeat_interleave(torch.arange(5, device="cuda"), x).cpu(), torch.arange(5)[x.cpu().bool()])
+        assert torch.bincount(x).cpu().tolist() == ([2, 3] if k % 2 else [4, 1])
+
+
+def case_while_others_look_on() -> None:
+    """A thread that observes begins while calls are learned: what it sees and what it computes is right."""
+    import threading
+
+    import flambeau as torch
+    from flambeau._core.runtime import dispatch
+    x = torch.randn(6, 4)
+    stop, wrong = threading.Event(), []
+
+    def look() -> None:
+        on = x.cuda()
+        while not stop.is_set():
+            seen: list[str] = []
+            with dispatch.observe(lambda dev, stream, prepared, args, seen=seen: seen.append(prepared.name)):  # type: ignore[misc]
+                made = (on + 1).sum(0)
+            if not torch.allclose(made.cpu(), (x + 1).sum(0), atol=1e-5) or len(seen) < 2:
+                wrong.append(seen)
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        for n in range(1, 12):
+            on = torch.randn(n, 4)
+            for _ in range(OFTEN):
+                made = on.cuda().roll(1, 0).flip(1)
+            assert torch.equal(made.cpu(), on.roll(1, 0).flip(1)), n
+    finally:
+        stop.set()
+        thread.join()
+    assert not wrong, wrong[:3]
+
+
+if __name__ == "__main__":
+    cases.main(globals(), start)
