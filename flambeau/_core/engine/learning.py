@@ -240,9 +240,10 @@ class Learner:
         for i in self.passed:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
-                if not _learns(first.meta.device):
-                    return
-                after = AFTER if first.meta.device.type == "cpu" else AFTER_ON_GPU
+                if first.meta.device.type != "cpu":
+                    if not _learns(first.meta.device):
+                        return
+                    after = AFTER_ON_GPU
                 break
         try:
             key = self.key(values)
