@@ -2,8 +2,8 @@
 
     python benchmarks/ops/check_values.py [--device cuda] [--size small|middle|large] [--dtype bfloat16] [--part 3/8] [--first N] [--json FILE]
 
-A difference is told where it exceeds some hundred units in the last place of the result's largest number, or where one side raises and the other
-does not.  Results that are random, or that hold what memory held before, differ of themselves (`RANDOM`).  The results so far are written after each line, and
+A difference is told where it exceeds some hundred units in the last place of the result's largest number and ours is further than PyTorch's from what
+PyTorch gives in float64 of the same numbers, or where one side raises and the other does not.  Results that are random, or that hold what memory held before, differ of themselves (`RANDOM`).  The results so far are written after each line, and
 a process whose GPU has died ends with status 3: another goes on with `--first`, the line after it.
 """
 
@@ -47,6 +47,17 @@ def numbers(lib: Any, result: Any) -> Iterator[np.ndarray[Any, Any]]:
         yield np.asarray(result)
 
 
+def incoming(lib: Any, result: Any) -> Any:
+    """A gradient whose elements differ: of equal ones many a gradient is what cancelling leaves (softmax's, a normalization's)."""
+    if result.layout is not lib.strided:
+        return lib.ones_like(result)
+    random = np.random.default_rng(result.numel())
+    made = random.uniform(0.5, 1.5, tuple(result.shape))
+    if result.is_complex():
+        made = made + 1j * random.uniform(0.5, 1.5, made.shape)
+    return lib.from_numpy(np.asarray(made)).to(result.device, result.dtype)
+
+
 def found(lib: Any, line: Line, gradient: Gradient | None, case: Case) -> list[np.ndarray[Any, Any]] | str:
     """The numbers of a line, and of its gradients; or the error's words."""
     lib.manual_seed(0)
@@ -57,7 +68,7 @@ def found(lib: Any, line: Line, gradient: Gradient | None, case: Case) -> list[n
         if gradient is None:
             return list(numbers(lib, result))
         outputs = [t for _, t in _outputs(lib.Tensor, result)]
-        lib.autograd.backward(outputs, [lib.ones_like(t) for t in outputs])
+        lib.autograd.backward(outputs, [incoming(lib, t) for t in outputs])
         return [a for n in gradient.inputs if values[n].grad is not None for a in numbers(lib, values[n].grad)]
     except Exception as error:
         return f"{type(error).__name__}: {str(error).strip()[:160]}"
@@ -84,6 +95,21 @@ def difference(ours: list[np.ndarray[Any, Any]] | str, theirs: list[np.ndarray[A
         if error > tolerance * max(float(np.abs(b[whole]).max(initial=0.0)), 1e-6):
             return f"result {k}: an error of {error:.3g} at numbers up to {np.abs(b[whole]).max(initial=0.0):.3g}"
     return ""
+
+
+def nearer(ours: list[np.ndarray[Any, Any]] | str, theirs: list[np.ndarray[Any, Any]] | str, exact: list[np.ndarray[Any, Any]] | str) -> bool:
+    """Whether every result of ours is as near as theirs to the result in float64."""
+    if isinstance(ours, str) or isinstance(theirs, str) or isinstance(exact, str) or len(exact) != len(ours):
+        return False
+    for a, b, c in zip(ours, theirs, exact, strict=True):
+        if a.dtype.kind not in "fc" or a.shape != b.shape or a.shape != c.shape:
+            return False
+        with np.errstate(invalid="ignore"):
+            errors = [np.where((v == c) | (np.isnan(v) & np.isnan(c)), 0.0, np.abs(v.astype(c.dtype) - c)) for v in (a, b)]
+        mine, other = (float(np.nan_to_num(e, nan=np.inf).max(initial=0.0)) for e in errors)
+        if mine > other:
+            return False
+    return True
 
 
 def main() -> int:
@@ -120,7 +146,10 @@ def main() -> int:
         for what, g in (("", None), (" (gradient)", gradient)):
             if what and g is None:
                 continue
-            words = difference(found(ours, line, g, case), found(torch, line, g, case), tolerance)
+            pair = found(ours, line, g, case), found(torch, line, g, case)
+            words = difference(*pair, tolerance)
+            if words and options.dtype != "float64" and nearer(*pair, found(torch, line, g, case._replace(dtype="float64", rounded=options.dtype))):
+                words = ""
             told["held"] += 1
             if words:
                 told["differ"][line.name + what] = words

@@ -20,6 +20,7 @@ class Case(NamedTuple):
     """What a run measures: the sizes of its values, their type and how many threads work.
 
     n: of x, y, z and most others.  sizes: the letters in shapes below; m: of matrices to factorize and of nested lists.  device: where they lie.
+    rounded: to which type the numbers are rounded first, so that a wider one sees the same.
     skips: lines that
     would take minutes or all memory, as their work or their result grows with a higher power of n.
     """
@@ -30,6 +31,7 @@ class Case(NamedTuple):
     dtype: str = "float32"
     threads: int = 1
     device: str = "cpu"
+    rounded: str = ""
     skips: frozenset[str] = frozenset()
 
 
@@ -62,7 +64,9 @@ class Values:
     def tensor(self, array: Array) -> Any:
         """A tensor with memory of its own, in the case's type if its numbers are real."""
         made = self.lib.from_numpy(np.ascontiguousarray(array)).clone().to(self.case.device)
-        return made.to(getattr(self.lib, self.case.dtype)) if array.dtype == np.float64 else made
+        if array.dtype != np.float64:
+            return made
+        return made.to(getattr(self.lib, self.case.rounded or self.case.dtype)).to(getattr(self.lib, self.case.dtype))
 
     def uniform(self, *shape: int) -> Any:
         """Numbers in the domain of nearly all functions: (0.1, 0.9)."""
@@ -97,8 +101,11 @@ def _triangle(values: Values) -> Any:
     return values.tensor(np.tril(values.random.uniform(0.1, 0.9, (m, m))) / m + np.eye(m))
 
 
-def _lu(values: Values) -> Any:
-    return values.lib.linalg.lu_factor(values["definite"])
+def _factors(values: Values, name: str) -> tuple[Any, Any]:
+    """A factorization and its pivots; that of a type which has none is rounded from float32's."""
+    given = values["definite"]
+    made = getattr(values.lib.linalg, name)(given.float() if given.itemsize < 4 else given)
+    return made[0].to(given.dtype), made[1]
 
 
 VALUES: dict[str, Make] = {
@@ -112,8 +119,8 @@ VALUES: dict[str, Make] = {
     "scalar": lambda v: v.tensor(np.array(0.5)), "sorted_": lambda v: v.tensor(np.linspace(0.0, 1.0, v.n)),
     "definite": _definite, "right": uniform("m", "m"), "right1": uniform("m"),
     "low": lambda v: v.tensor(v.random.uniform(0.1, 0.9, (v.sizes["m"],) * 2) / v.sizes["m"]),
-    "triangle": _triangle, "lu": lambda v: _lu(v)[0], "pivots": lambda v: _lu(v)[1],
-    "ldl": lambda v: v.lib.linalg.ldl_factor(v["definite"])[0], "ldl_pivots": lambda v: v.lib.linalg.ldl_factor(v["definite"])[1],
+    "triangle": _triangle, "lu": lambda v: _factors(v, "lu_factor")[0], "pivots": lambda v: _factors(v, "lu_factor")[1],
+    "ldl": lambda v: _factors(v, "ldl_factor")[0], "ldl_pivots": lambda v: _factors(v, "ldl_factor")[1],
     "signs": lambda v: v.tensor(np.where(v.random.uniform(size=(v.n, v.n)) > 0.5, 1.0, -1.0)),
     "v_signs": lambda v: v.tensor(np.where(v.random.uniform(size=v.n) > 0.5, 1.0, -1.0)),
     "points": uniform("n", 3), "points2": uniform("n", 3), "pairs": uniform("n", "n", 2), "many": uniform(2, "n"),

@@ -107,13 +107,24 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     node = next(t.node for t in (*tensors_of(tried, again), *[again[i] for i in heads]) if t.node is not None)
     node = node[tape.EDGES][0] if node[tape.BACKWARD] is tape.to_output else node
     with no_grad():
-        compare(tuple(wanted), _backward_of(info, pass_, len(gs), poison=True)(node, *gs))
-    info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, len(gs))
+        compare(tuple(wanted), _backward_of(info, pass_, gs, poison=True)(node, *gs))
+    info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, gs)
     return replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds)
 
 
-def _backward_of(info: Known, script: Script, gradients: int, poison: bool = False) -> Callable[..., Any]:
-    return replays.backward(script, info.script, len(info.needs), gradients, info.call.device, _slow, info.reads, len(info.outs), poison)
+def _backward_of(info: Known, script: Script, gs: Sequence[Any], poison: bool = False) -> Callable[..., Any]:
+    """The replay of a backward pass with gradients, or their metas, `gs`; it is called with those that are not None."""
+    count = sum(g is not None for g in gs)
+    slow = _slow if count == len(gs) else _placed([g is not None for g in gs])
+    return replays.backward(script, info.script, len(info.needs), count, info.call.device, slow, info.reads, len(info.outs), poison)
+
+
+def _placed(which: list[bool]) -> Callable[..., Any]:
+    """`_slow`, called with the gradients of those results that have one."""
+    def slow(node: tape.Node, *given: Any) -> Any:
+        left = iter(given)
+        return _slow(node, *[next(left) if there else None for there in which])
+    return slow
 
 
 # ------------------------------------------------------------------------------------------------------------ backward passes
@@ -160,8 +171,8 @@ def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
             if not reads <= set(info.reads):
                 raise capture.Unrepeatable("a pass that reads more than the first did")
             with no_grad():
-                compare(wanted, _backward_of(info, made, len(given), poison=True)(node, *given))
-            return _backward_of(info, made, len(given))
+                compare(wanted, _backward_of(info, made, gs, poison=True)(node, *given))
+            return _backward_of(info, made, gs)
         run = attempted(info.call.operation.name + " (backward)", find)
     info.backs[key] = _slow if run is None else run
     return wanted

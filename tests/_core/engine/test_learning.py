@@ -818,3 +818,25 @@ def test_a_launch_that_only_raises_becomes_a_condition() -> None:
     with pytest.raises((IndexError, RuntimeError)):
         x.index_add_(0, wrong, source)
     assert x.tolist() == before == [6, 0, 0, 36, 0]
+
+
+def test_a_backward_pass_that_reads_another_value_knows_which_results_had_gradients() -> None:
+    def back(node: Any, gs: Any) -> Any:
+        g, h = gs
+        if g is None:
+            return (h * 3,)
+        return (g * (2 if bool((g > 0).all()) else 5) + (0 if h is None else h * 3),)
+
+    def body(t: Tensor) -> Any:
+        outs = t.detach() * 2, t.detach() * 3
+        tape.record_many(outs, back, (t,))
+        return outs
+    parts = Counted(body)
+    for g, h in ((1.0, None), (-1.0, None), (None, 1.0), (-1.0, 1.0), (1.0, 1.0)):
+        for _ in range(learning.AFTER + 3):
+            t = torch.ones(3, requires_grad=True)
+            made = [(out, torch.full((3,), v)) for out, v in zip(parts.call(t), (g, h), strict=True) if v is not None]
+            torch.autograd.backward([out for out, _ in made], [v for _, v in made])
+            want = (0 if g is None else 2 * g if g > 0 else 5 * g) + (0 if h is None else 3 * h)
+            assert t.grad is not None and t.grad.tolist() == [want] * 3
+    assert parts.times < 5 * (learning.AFTER + 3)  # some are replayed
