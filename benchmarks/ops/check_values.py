@@ -3,8 +3,9 @@
     python benchmarks/ops/check_values.py [--device cuda] [--size small|middle|large] [--dtype bfloat16] [--part 3/8] [--first N] [--json FILE]
 
 A difference is told where it exceeds some hundred units in the last place of the result's largest number and ours is further than PyTorch's from what
-PyTorch gives in float64 of the same numbers, or where one side raises and the other does not.  Results that are random, or that hold what memory held before, differ of themselves (`RANDOM`).  The results so far are written after each line, and
-a process whose GPU has died ends with status 3: another goes on with `--first`, the line after it.
+PyTorch gives in float64 of the same numbers, or where one side raises and the other does not.  Results that are random, or that hold what memory
+held before, differ of themselves (`RANDOM`).  The results so far are written after each line, and a process whose GPU has died ends with status 3:
+another goes on with `--first`, the line after it.
 """
 
 from __future__ import annotations
