@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
@@ -183,6 +183,16 @@ class Driver(ABC):
             if wait:
                 self.stream_synchronize(stream)
         return copy
+
+    places: int = 0  # how many page-locked places `stage` can use; 0: there is no `stage`
+
+    def stage(self, stream: Any, direction: str, dst: int, src: int, nbytes: int, piece: int, places: Sequence[int]) -> None:
+        """Copies plain bytes between the host's pageable memory and a device by several threads, each of which fills or empties a place of `piece`
+        bytes while other pieces cross.
+
+        direction: "h2d" (the source has been read when this returns) or "d2h" (the target has been written).  places: addresses, two for each thread.
+        """
+        raise NotImplementedError
 
     def host_moved(self, nbytes: int) -> float:
         """The host's threads copied so many bytes to or from page-locked memory; gives the seconds that a predicted clock

@@ -2,7 +2,8 @@
 
 A GPU copies at full speed, and without the host's waiting, only from page-locked memory.  Pageable memory goes through
 a few pinned slots: the threads of the kernels' pool fill one (packing strides and changing the type on the way, in one
-pass) while the copies from the others run.  Slots are made when first needed and kept, 64 MiB of them at most.
+pass) while the copies from the others run.  Where the driver can, plain bytes go without such turns: each thread fills places of its own within
+the slots and queues their copies itself (`Ring.carry`).  Slots are made when first needed and kept, 64 MiB of them at most.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections import deque
+from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 SLOT = 4 << 20
 MOST_SLOTS = 16
 _LEAST = 256 << 10  # pieces are no smaller: each copy has its set-up
+_LEAST_STAGED, _MOST_STAGED = 128 << 10, 512 << 10  # where each piece has a thread: its set-up, and what a core's own cache holds twice
 _AHEAD = 4  # slots that one copy to the host keeps in flight
 _BY_THREADS = 256 << 10  # what one thread copies faster than several
 _MOST_KERNELS = 256
@@ -97,6 +100,36 @@ class Ring:
     def piece(self, nbytes: int) -> int:
         """How many bytes of a copy of `nbytes` go at a time: several pieces, so that filling and copying overlap."""
         return min(self.slot, max(_LEAST, -(-nbytes // _AHEAD) + 4095 & -4096))
+
+    def carry(self, stream: Any, direction: str, dst: int, src: int, nbytes: int) -> None:
+        """Copies plain bytes: "h2d" as `send` does, "d2h" as `fetch`; by the driver's own threads where it has a way for that (`Driver.stage`)."""
+        up, driver = direction == "h2d", self.driver
+        if not driver.places:
+            if up:
+                self.send(stream, dst, bytes_out(src, nbytes, self.piece(nbytes)))
+            else:
+                self.fetch(stream, src, bytes_in(dst, nbytes, self.piece(nbytes)))
+            return
+        piece = min(self.slot // 2, _MOST_STAGED, max(_LEAST_STAGED, -(-nbytes // driver.places) + 4095 & -4096))
+        wanted = min(driver.places, -(-nbytes // piece) + 1 & -2)
+        slots, event = [self.take()], None
+        try:
+            each = self.slot // piece & -2
+            # who waits for a slot holds none, so that two never wait for each other
+            while len(slots) * each < wanted and (slot := self.take(wait=False)):
+                slots.append(slot)
+            places = [slot + k * piece for slot in slots for k in range(each)]
+            event = driver.event_create()
+            try:
+                driver.stage(stream, direction, dst, src, nbytes, piece, places[:wanted])
+            except BaseException:
+                with suppress(RuntimeError):  # what was queued may still be on its way, unless the device is gone
+                    driver.event_record(event, stream)
+                raise
+            driver.event_record(event, stream)
+        finally:
+            for slot in slots:
+                self.give(slot, event)
 
     def send(self, stream: Any, dst: int, parts: Iterable[Part]) -> None:
         """Queues the copy of `parts` (each filled into a slot) to `dst` and on.  The source is free when this returns."""

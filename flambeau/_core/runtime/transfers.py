@@ -75,6 +75,8 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
                 return
             if small:
                 _send_small(g, stream, dst, make(src, SMALL))
+            elif whole:
+                gpus.start().ring.carry(stream._handle, "h2d", dst, src, nbytes)
             else:
                 ring = gpus.start().ring
                 ring.send(stream._handle, dst, make(src, ring.piece(nbytes)))
@@ -119,6 +121,8 @@ def _down(to: device, source: device, nbytes: int, blocking: bool, parts: Parts 
             if staged:
                 if small:
                     _fetch_small(g, stream, src, make(dst, SMALL))
+                elif whole:
+                    gpus.start().ring.carry(stream._handle, "d2h", dst, src, nbytes)
                 else:
                     ring = gpus.start().ring
                     ring.fetch(stream._handle, src, make(dst, ring.piece(nbytes)))

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from ... import errors
 from ...kernels.specs import Loop
 from ..interface import Driver, Properties
-from . import cuda_errors, probe
+from . import cuda_errors, probe, staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Spec
@@ -533,6 +533,21 @@ class NvidiaDriver(Driver):
             elif keep is not None or stream.kept:
                 keeps(stream, keep)
         return copy
+
+    places = staged.PLACES
+
+    def stage(self, stream: Stream, direction: str, dst: int, src: int, nbytes: int, piece: int, places: Sequence[int]) -> None:
+        d, launches = self._use(stream.device), self._programs()
+        unused = launches.stagers(stream.device, direction)
+        try:
+            stager = unused.pop()
+        except IndexError:
+            stager = staged.Stager(launches, stream.device, direction)
+        code = stager(stream.raw, dst, src, nbytes, piece, places)
+        if code:
+            self._current.device = -1  # it may be what could not be made current
+            raise d.state.fail(code, f"copying {nbytes} bytes")
+        unused.append(stager)  # one that failed is not used again
 
     def _carry(self, move: Callable[[int, int, int, int], int], stream: Stream, dst: int, src: int, nbytes: int) -> None:
         code = move(stream.raw, dst, src, nbytes)

@@ -59,6 +59,7 @@ class Launches:
         self._lock = threading.RLock()
         self._libraries: dict[str, Any] = {}
         self._addresses: dict[bytes, int] = {}
+        self._stagers: dict[tuple[int, str], list[Any]] = {}
         self._copiers: dict[tuple[int, str, bool], Copy] = {}
         self._streams: dict[int, Streams] = {}
 
@@ -110,7 +111,7 @@ class Launches:
         if "c" in kernel.arguments:  # complex numbers take two words
             return self._packed(device, kernel, prepared, steps)
         result = ctypes.c_int(0)
-        address = self._address()
+        address = self.address(b"cuLaunchKernel")
         builtins = [native_launch.launcher(address, int(function), (gx, gy, gz), (bx, by, bz), shared, ctypes.addressof(result),
                                            kernel.arguments, kernel.block) for function, gx, gy, gz, bx, by, bz, shared in steps]
         codes = memoryview(result).cast("B").cast("i")
@@ -158,7 +159,7 @@ class Launches:
 
         def failed() -> None:
             raise self._failure(device, result.value, name)
-        return launcher(self._address(), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed, self.streams(device))
+        return launcher(self.address(b"cuLaunchKernel"), steps, stream.raw, kernel.arguments, kernel.block, result, again, failed, self.streams(device))
 
     def streams(self, device: int) -> Streams:
         """What direct launches read of a device's streams."""
@@ -198,11 +199,19 @@ class Launches:
         key = device, direction, wait
         found = self._copiers.get(key)
         if found is None:
-            found = self._copiers[key] = copies.copier(self._address(_COPIES[direction]), wait and self._address(b"cuStreamSynchronize"),
+            found = self._copiers[key] = copies.copier(self.copy_address(direction), wait and self.address(b"cuStreamSynchronize"),
                                                        self.streams(device).queued)
         return found
 
-    def _address(self, name: bytes = b"cuLaunchKernel") -> int:
+    def copy_address(self, direction: str) -> int:
+        """Where the function is that copies in a direction."""
+        return self.address(_COPIES[direction])
+
+    def stagers(self, device: int, direction: str) -> list[Any]:
+        """Those of a device that nobody uses: see `staged`."""
+        return self._stagers.setdefault((device, direction), [])
+
+    def address(self, name: bytes) -> int:
         """Where a function of the driver's is."""
         found = self._addresses.get(name)
         if found is None:

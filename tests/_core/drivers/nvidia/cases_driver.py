@@ -298,12 +298,86 @@ def case_copies_of_threads_and_gpus() -> None:
         thread.join()
     assert not wrong, wrong
     x, p, h, back = there[0], pinned[0], hosts[0], torch.zeros(300).pin_memory()
+    torch.cuda.current_stream().synchronize()  # what earlier copies kept is let go of
     for copy, calls in ((lambda: x.copy_(p, non_blocking=True), 1), (lambda: x.copy_(h), 2), (lambda: x.copy_(p), 2), (lambda: h.copy_(x), 2),
                         (lambda: back.copy_(x, non_blocking=True), 2)):
-        copy()
+        for _ in range(2):  # two events take turns
+            copy()
         before = count(CALLS)
         copy()
         assert count(CALLS) - before == calls, (count(CALLS) - before, calls)
+
+
+def _staged(n: int, device: str = "cuda", seed: int = 0) -> None:
+    """Pageable memory goes to a GPU and back whole, whether or not the host waits in between."""
+    import numpy as np
+
+    import flambeau as torch
+    source = np.random.default_rng(seed).integers(0, 256, n + 8, np.uint8)
+    host, around = torch.from_numpy(source)[3:n + 3], torch.zeros(n + 8, dtype=torch.uint8)
+    x = host.to(device)
+    y = torch.zeros(n, dtype=torch.uint8, device=device).copy_(host, non_blocking=True)
+    host.add_(1)  # it has been read
+    assert (x.cpu().numpy() == source[3:n + 3] - 1).all(), n
+    around[5:n + 5].copy_(y)
+    found = around.numpy()
+    assert (found[5:n + 5] == source[3:n + 3] - 1).all() and not found[:5].any() and not found[n + 5:].any(), n
+
+
+def case_pageable_memory_by_several_threads() -> None:
+    for n in (65_537, 131_072, 131_073, (1 << 18) + 1, (1 << 20) - 7, (4 << 20) + 4099, (9 << 20) + 13, 20 << 20):
+        _staged(n)
+
+
+def case_pageable_memory_both_ways_at_once() -> None:
+    """Some threads of the program, two GPUs: each copy has places and events of its own, and nobody waits for ever."""
+    import threading
+    wrong: list[BaseException] = []
+
+    def carry(k: int) -> None:
+        try:
+            for turn in range(4):
+                _staged((1 << 20) * (k + 1) + turn, f"cuda:{(k + turn) % 2}", k)
+        except BaseException as error:
+            wrong.append(error)
+    threads = [threading.Thread(target=carry, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+
+
+def end_staged_copies_that_fail(fake: Any) -> None:
+    """A failure in the middle is told, and the ring is whole afterwards."""
+    import flambeau as torch
+    from flambeau._core.runtime import gpus
+    host, x = torch.arange(1 << 20), torch.zeros(1 << 20, dtype=torch.int64, device="cuda")
+    x.copy_(host)
+    host.copy_(x)
+    ring = gpus.start().ring
+    for call, after, work in ((b"cuMemcpyHtoDAsync_v2", 0, lambda: x.copy_(host)), (b"cuMemcpyHtoDAsync_v2", 5, lambda: x.copy_(host)),
+                              (b"cuEventRecord", 7, lambda: x.copy_(host)), (b"cuMemcpyDtoHAsync_v2", 3, lambda: host.copy_(x)),
+                              (b"cuEventSynchronize", 2, lambda: host.copy_(x)), (b"cuCtxSetCurrent", 0, lambda: host.copy_(x))):
+        torch.cuda.synchronize()
+        fake.fake_fail(call, after, 1)
+        try:
+            work()
+            raise AssertionError(f"{call!r}: nothing was raised")
+        except RuntimeError as error:
+            assert "CUDA_ERROR_INVALID_VALUE (1)" in str(error) and "reported by copying 8388608 bytes" in str(error), (call, error)
+        fake.fake_fail(b"", 0, 0)
+        assert len(ring._free) == ring.made
+        x.copy_(torch.arange(1 << 20))
+        assert (x.cpu() == torch.arange(1 << 20)).all()
+    fake.fake_fail(b"cuMemcpyHtoDAsync_v2", 4, 700)  # and one that ends the device
+    for text in ("CUDA_ERROR_ILLEGAL_ADDRESS", "unusable"):
+        try:
+            x.copy_(host)
+            raise AssertionError("nothing was raised")
+        except RuntimeError as error:
+            assert text in str(error), error
+    assert len(ring._free) == ring.made
 
 
 def case_a_copy_tells_what_kernels_found() -> None:

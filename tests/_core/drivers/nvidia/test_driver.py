@@ -23,6 +23,7 @@ test_case = each_case("cases_driver.py")
     ("end_unknown_backend", {"PYTORCH_CUDA_ALLOC_CONF": "backend:other"}), ("end_pool_fails", {}),
     ("end_no_start", {"FAKE_INIT": "803"}), ("end_no_start", {"FAKE_INIT": "803", "FAKE_NO_NVML": "1"}), ("end_context_fails", {}),
     ("end_side_streams", {}), ("end_launches_that_wait", {}), ("end_copies_that_wait", {}),
+    ("end_staged_copies_that_fail", {"FLAMBEAU_NUM_THREADS": "4"}), ("end_staged_copies_that_fail", {"FLAMBEAU_NUM_THREADS": "1"}),
     ("end_faults_are_told", {}), ("end_what_hardware_refuses", {}), ("end_absent_inventory", {"FAKE_ABSENT": "cufft cusolver cublasLt"}),
     ("end_visible", {"CUDA_VISIBLE_DEVICES": "1", "WANT": "01"}), ("end_visible", {"CUDA_VISIBLE_DEVICES": "2,0", "WANT": "02 00"}),
     ("end_visible", {"CUDA_VISIBLE_DEVICES": "GPU-02,GPU-00070707", "WANT": "02 00"}), ("end_visible", {"CUDA_VISIBLE_DEVICES": "", "WANT": ""}),
