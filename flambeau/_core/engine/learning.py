@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..autograd import tape
-from ..autograd.mode import no_grad
+from ..autograd.mode import _grad, no_grad
 from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
@@ -174,11 +174,8 @@ class Call:
             raise capture.Unrepeatable("it gives no new tensor")
         agree(*scripts)
         taped: dict[int, Any] | None = {} if any(t.meta.dtype.kind in "fc8" for t in operands) else None
-        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.plain_of, apart=self.operation.planned)
-
-    def plain_of(self, kind: int, *given: Any) -> Any:
-        """A recorded call of any kind, by the body."""
-        return self.plain(*given)
+        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, lambda kind, *given: self.plain(*given),
+                               apart=self.operation.planned)
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
@@ -241,8 +238,8 @@ class Learner:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
                 if first.meta.device.type != "cpu":
-                    if not _learns(first.meta.device):
-                        return
+                    if not _learns(first.meta.device) or (_grad.get() and any(t.node is not None for t in self._operands(values))):
+                        return  # recorded there, it would go the ordinary way all the same
                     after = AFTER_ON_GPU
                 break
         try:
@@ -358,12 +355,19 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int], copied:
     return attempted(operation.name, lambda: call.learn(operands))
 
 
+_real: dict[Any, bool] = {}  # GPUs: whether they are no simulated ones
+caches.on_forget(_real.clear)
+
+
 def _learns(dev: Any) -> bool:
     """Whether calls on a device are learned: not on simulated GPUs, whose clock and whose orders of work are a call's own."""
-    if dev.type != "cuda":
-        return bool(dev.type == "cpu")
-    from ..runtime import gpus
-    return not gpus.gpu(dev).driver.simulated
+    found = _real.get(dev)
+    if found is None:
+        if dev.type != "cuda":
+            return bool(dev.type == "cpu")
+        from ..runtime import gpus
+        found = _real[dev] = not gpus.gpu(dev).driver.simulated
+    return found
 
 
 def _same(x: Any) -> bool:

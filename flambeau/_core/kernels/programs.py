@@ -161,7 +161,7 @@ class PreparedLaunch:
     called from any thread and lets other Python threads run during long work.  `workspace` is the number of bytes the
     extra address must point to (0: the argument is absent).  `nbytes` and `flops` price the launch.  Equal `name`s mean
     the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  `lasting`:
-    False where callers may not keep it, since what it holds is another's to drop.  `note`: called with the stream
+    False where callers may not keep it, since what it holds is another's to drop or its workspace is not settled.  `note`: called with the stream
     before each launch, to keep the program's line for an error that comes later; None where nothing is kept.  `condition`: of a
     launch that does nothing but raise, a launch that writes an int64, which is 0 where it would not, and its numbers.  `spec`: what a
     library routine was asked for (`specs`), where it is known.  Of a

@@ -122,6 +122,17 @@ class _Convolutions:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver, self.able = driver, graphs.ready()
         self.tried: dict[Any, graphs.Plan] = {}
+        self._rooms: dict[Stream, tuple[int, int]] = {}
+
+    def room(self, stream: Stream, nbytes: int) -> int:
+        """Workspace of a stream, for plans that need more than their callers know of.  What was too small is kept: work may still use it."""
+        address, size = self._rooms.get(stream, (0, 0))
+        if size < nbytes:
+            address = self.driver.alloc(stream.device, nbytes)
+            if not address:
+                raise RuntimeError(f"cuDNN needs {nbytes} bytes of workspace, and the GPU has no room for it")
+            self._rooms[stream] = address, nbytes
+        return address
 
     def name(self, library: cudnn.Library, device: int, key: Any) -> str:
         """Under which the disk keeps what was fastest for a convolution."""
@@ -157,6 +168,7 @@ class _Launch:
         self.key = (device, *shape.key(), *self.without)
         self.lib, self.asked = graphs.declared(library.lib), library.handle(device)
         self.lock = threading.Lock()
+        self.settled = False  # callers know how much workspace a call needs, and may keep that
         graph = shape.graph(self.lib)
         first, behind = self._known(graph) if tries else None, self._proposed(graph)
         self.trying = list(itertools.islice(behind, tries)) if first is None else []
@@ -207,10 +219,12 @@ class _Launch:
             way: Any = self.exact if aligned else self.loose
             if refused is not None:
                 way.turn(refused)
-            while way.now is not None and way.now[0].workspace <= space:
+            while way.now is not None and (self.settled or way.now[0].workspace <= space):
                 plan, run = way.now
-                if self.done(stream, plan, run, args, handle):
-                    prepared.workspace = plan.workspace
+                here = args if plan.workspace <= space else (*args[:-1], self.kept.room(stream, plan.workspace))
+                if self.done(stream, plan, run, here, handle):
+                    if not self.settled:
+                        prepared.workspace, self.settled = plan.workspace, True
                     return
                 way.turn(plan)
             if way.now is not None:
@@ -260,9 +274,12 @@ def prepare(launches: Launches, device: int, spec: Convolution) -> PreparedLaunc
         way = (None if made.trying else made.exact) if aligned else made.loose
         now = None if way is None else way.now
         ready = now is not None and now[0].workspace <= prepared.workspace
-        if now is None or not ready or not made.done(stream, *now, args, handle):
+        if now is not None and ready and made.done(stream, *now, args, handle):
+            made.settled = True
+        else:
             made.slowly(prepared, stream, args, handle, aligned, now[0] if now is not None and ready else None)
     flops = 2 * math.prod(y[0]) * math.prod(w[0][1:])
     nbytes = sum(math.prod(o[0]) for o in (x, w, y)) * spec.dtype.itemsize
     prepared = launches.call(f"convolution_{spec.kind}_{spec.dtype.name}", device, call, workspace=made.workspace(), nbytes=nbytes, flops=flops)
+    prepared.lasting = False  # how much workspace it needs shows when it is first run
     return prepared

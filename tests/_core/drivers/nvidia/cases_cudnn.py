@@ -292,6 +292,19 @@ def case_addresses_of_any_alignment() -> None:
         assert [b - a for a, b in zip(before, ran(), strict=True)][8:11] == [1, 1, 0]
 
 
+def case_more_room_than_was_asked_for() -> None:
+    """Where a plan is refused once callers know its workspace, the next one's own is not theirs to give."""
+    import flambeau as torch
+    args, right, f = _plain(6)
+    with told((FASTEST, -1)):
+        assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
+        fake_dnn.fake_cudnn(REFUSED_WHEN_RUN, 2)
+        before = ran()
+        for _ in range(2):
+            assert torch.allclose(f(*args).cpu(), right, atol=1e-4)
+        assert [b - a for a, b in zip(before, ran(), strict=True)][8:11] == [0, 0, 2]
+
+
 def case_little_room() -> None:
     """Where there is no room for an algorithm's workspace, a smaller one serves."""
     import flambeau as torch

@@ -18,7 +18,7 @@ FILES = tuple(sorted({p.stem for p in HERE.glob("cases*.py")} - {"cases_driver"}
 # their subject is the fake libraries' behaviour, or memory of the fake's size
 OF_THE_FAKE = {"cases": ("case_memory",), "cases_libraries": ("case_precision_switches",), "cases_activations": ("case_which_gradients", "case_modules_change"),
                "cases_cudnn": ("case_choice", "case_benchmark", "case_little_room", "case_failures", "case_what_is_there", "case_layouts",
-                               "case_what_was_tried_is_kept"),
+                               "case_more_room_than_was_asked_for", "case_what_was_tried_is_kept"),
                "cases_cudnn_attention": ("case_refusals", "case_failures", "case_versions", "case_plans_are_kept", "case_what_is_there")}
 SEVERAL = {"cases": ("case_copies",), "cases_libraries": ("case_plans_of_transforms",)}  # GPUs
 
