@@ -237,5 +237,36 @@ def case_while_others_look_on() -> None:
     assert not wrong, wrong[:3]
 
 
+def case_public_operations() -> None:
+    """A tenth of all public operations: the same bits when they are replayed, with other values than those that were there when they were learned."""
+    import flambeau as torch
+    from flambeau._core.engine import learning
+    from tests._core.engine.public_operations import ANYTHING, bits, lines, ops_timing, ops_values
+    case = ops_timing.SMALL._replace(device="cuda")
+
+    def on_host(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return (x if x.layout is torch.strided else x.to_dense()).cpu()
+        return [on_host(y) for y in x] if isinstance(x, (tuple, list)) else x
+
+    def once(line: Any, seed: int) -> Any:
+        torch.manual_seed(seed)
+        values = ops_values.Values(torch, case)
+        try:
+            made = ops_timing._call(torch, line, values, ())
+        except Exception as error:
+            made = type(error).__name__
+        return bits(on_host(made)), [bits(on_host(values[k])) for k in ops_timing.written(line)]
+    learning.learned.clear()
+    for line in lines()[::10]:
+        if line.name not in ANYTHING:
+            learning.on = False
+            expected = [once(line, seed) for seed in range(2)]
+            learning.on = True
+            for n in range(OFTEN):
+                assert once(line, n % 2) == expected[n % 2], line.name
+    assert len(learning.learned) > 100
+
+
 if __name__ == "__main__":
     cases.main(globals(), start)
