@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import tape
 from ..autograd.mode import _grad, no_grad
 from ..runtime import caches, capture, cpu_memory
-from ..tensor import Meta, Tensor, alias
+from ..tensor import Meta, Tensor, alias, new
 from ..tensor import meta as make_meta
 from . import replays
-from .scripts import BLOCK, EARLIER, OPERAND, Fresh, Many, Place, Places, Result, Script, copied, laid
-from .trials import attempted, captured, compare, filled, script_of, tensors_of
+from .scripts import BLOCK, EARLIER, OPERAND, Fresh, FreshOnGpu, Many, Place, Places, Result, Script, copied, laid, placed
+from .trials import agree, attempted, captured, compare, filled, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ class Known(tape.Described):
 
     needs: which operands require grad.  heads: those that are written and get a new history.  reads, outs: which operands, and which results,
     must be as they were.  names: those of the results' nodes.  olds: the operands of which nodes keep the values.  graph: of the call that
-    was learned from.  backs: replays of the backward pass, by the gradients' metas.
+    was learned from; on a GPU it is not kept, since memory would be, but the operands' `metas`.  backs: replays of the backward pass, by the gradients' metas.
     """
 
-    __slots__ = ("call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads", "names", "olds")
+    __slots__ = ("call", "script", "graph", "backs", "reads", "outs", "renewed", "needs", "heads", "names", "olds", "metas")
 
     def __init__(self, call: Call, names: list[str], script: Script, graph: Any, needs: tuple[bool, ...], heads: tuple[int, ...]) -> None:
         self.call, self.grad_name, self.script, self.graph, self.needs, self.heads = call, names[0], script, graph, needs, heads
@@ -43,12 +43,15 @@ class Known(tape.Described):
         self.backs: dict[Any, Any] = {}
         self.reads: tuple[int, ...] = ()
         self.outs: tuple[int, ...] = ()
+        self.metas: tuple[Meta, ...] = ()
         self.renewed = caches.renewed
 
 
 def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callable[..., Any]:
     """The replay of calls in which these operands require grad (bits). Raises Unrepeatable where there is none."""
     needs = tuple([bool(kind >> i & 1) for i in range(len(operands))])
+    if call.device.type != "cpu":
+        return _learn_dry(call, tuple([t.meta for t in operands]), needs)
     fresh, copies = Fresh(), [copied(t) for t in operands]
     leaves = [tape.leaf() if n else None for n in needs]
     starts = [None if leaf is None else _passing(leaf) for leaf in leaves]  # no leaves, so that they may be written
@@ -82,17 +85,10 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
     gs = [filled(m, t) for m, t in zip(key, with_node, strict=True)]
     pass_, wanted = _learn_backward(info, gs)
     held = {id(t.store) for t in _kept(with_node)}
-    reads = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
-    blocks = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == EARLIER}
-    info.reads = tuple([i for i, t in enumerate(copies) if i in reads or id(t.store) in held])
-    info.outs = tuple([i for i, (r, t) in enumerate(zip(script.results(), tensors, strict=True)) if r.place.of == BLOCK and (
-        r.place.number in blocks or id(t.store) in held)])
-    # what a second derivative makes the call again from: values that may have changed, as the first derivative does not read them
-    read = bool(blocks) or any(step.expected is not None for step in script.steps)
-    olds = [(i, t.meta) for i, t in enumerate(copies) if i in heads or (read and i not in info.reads)]
-    info.olds = tuple(olds)
+    blocks = _look(info, pass_, held, copies, tensors)
+    olds = info.olds
     back = _one(info) if len(with_node) == 1 else _several(info)
-    if not info.reads and not info.outs and not blocks and all(n[tape.BACKWARD] in tape.reusable or n[tape.SAVED] is None for n in _graph(with_node)):
+    if not info.reads and not info.outs and not blocks and _keeps_nothing(with_node):
         tape.reusable.add(back)  # it keeps no tensor, as PyTorch's does not
         _again.append(back)
     # the same on other memory, compared
@@ -110,6 +106,110 @@ def learn_recorded(call: Call, operands: Sequence[Tensor], kind: int) -> Callabl
         compare(tuple(wanted), _backward_of(info, pass_, gs, poison=True)(node, *gs))
     info.backs[key if len(gs) > 1 else key[0]] = _backward_of(info, pass_, gs)
     return replays.recorded(script, call.pattern, call.device, call.plain, info, back, nodes, info.outs, heads, olds)
+
+
+def _look(info: Known, pass_: Script, held: set[int], copies: Sequence[Tensor], tensors: Sequence[Tensor]) -> set[int]:
+    """Puts down what of the call its backward pass reads; the blocks among that."""
+    script = info.script
+    reads = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
+    blocks = {x.number for s in pass_.steps for x in s.args if isinstance(x, Place) and x.of == EARLIER}
+    info.reads = tuple([i for i, t in enumerate(copies) if i in reads or id(t.store) in held])
+    info.outs = tuple([i for i, (r, t) in enumerate(zip(script.results(), tensors, strict=True)) if r.place.of == BLOCK and (
+        r.place.number in blocks or id(t.store) in held)])
+    # what a second derivative makes the call again from: values that may have changed, as the first derivative does not read them
+    read = bool(blocks) or any(step.expected is not None for step in script.steps)
+    info.olds = tuple([(i, t.meta) for i, t in enumerate(copies) if i in info.heads or (read and i not in info.reads)])
+    return blocks
+
+
+def _keeps_nothing(with_node: Sequence[Tensor]) -> bool:
+    return all(n[tape.BACKWARD] in tape.reusable or n[tape.SAVED] is None for n in _graph(with_node))
+
+
+# ------------------------------------------------------------------------------------------------------------------- on GPUs
+class _Trial:
+    """A recorded call on a GPU, captured dry: what nodes of it share, its backward pass, which of its results have a history, and whether
+    its node keeps no tensor."""
+
+    __slots__ = ("info", "back", "nodes", "free", "key", "copies")
+
+    def __init__(self, call: Call, metas: Sequence[Meta], needs: tuple[bool, ...], key: Sequence[Meta | None] | None = None) -> None:
+        dev = call.device
+        self.copies = copies = [placed(m) for m in metas]
+        leaves = [tape.leaf() if n else None for n in needs]
+        starts = [None if leaf is None else _passing(leaf) for leaf in leaves]
+        for t, node in zip(copies, starts, strict=True):
+            t.node = node
+        fresh, token = FreshOnGpu(dev), _grad.set(True)
+        try:
+            taken, made = captured(call.carry_out, copies, 0, dry=dev)
+        finally:
+            _grad.reset(token)
+        places = Places(copies, fresh, foreign=taken.foreign, dev=dev)
+        script = script_of(places, taken, made, copies)
+        tensors = tensors_of(made, copies)
+        self.nodes = [t.node is not None for t in tensors]
+        if not any(self.nodes) or any(t.node is not None and not t.node[tape.SEQ] for t in tensors):
+            raise capture.Unrepeatable("a result without history")
+        if any(copies[i].node is not starts[i] for i in script.written):
+            raise capture.Unrepeatable("a recorded write")
+        shared = [r.place.number for r in script.results() if r.place.of == BLOCK]
+        if len(set(shared)) < len(shared) or (script.written and any(r.place.of == OPERAND for r in script.results())):
+            raise capture.Unrepeatable("recorded results that share memory")
+        with_node = [t for t, n in zip(tensors, self.nodes, strict=True) if n]
+        self.info = info = Known(call, [_name(t.node) for t in with_node], script, (with_node, copies, leaves, places, tensors), needs, ())
+        info.metas = tuple(metas)
+        self.key = tuple([make_meta(t.meta.shape, None, t.meta.dtype, dev) for t in with_node]) if key is None else tuple(key)
+        # what the call gave back must not be given out to its backward pass
+        claimed = [fresh.pool.claim(b.base) for b in places.blocks]
+        try:
+            self.back, _ = _learn_backward(info, [None if m is None else new(m) for m in self.key])
+        finally:
+            for give in claimed:
+                if give is not None:
+                    give()
+        blocks = _look(info, self.back, {id(t.store) for t in _kept(with_node)}, copies, tensors)
+        if any(m.nbytes > _MOST_OLD for _, m in info.olds):
+            raise capture.Unrepeatable("much memory to be kept for a second derivative")
+        self.free = not info.reads and not info.outs and not blocks and _keeps_nothing(with_node)
+        info.graph = None
+
+
+_MOST_OLD = 1 << 20  # bytes of an operand on a GPU that are copied at each call, as only a second derivative would read them
+
+
+def _trials(call: Call, metas: Sequence[Meta], needs: tuple[bool, ...], key: Sequence[Meta | None] | None = None) -> _Trial:
+    """A recorded call, captured twice. Raises Unrepeatable unless both did the same."""
+    one = _Trial(call, metas, needs, key)
+    two = _Trial(call, metas, needs, one.key)  # the operands of the first live still: these lie elsewhere
+    agree(one.info.script, two.info.script)
+    agree(one.back, two.back)
+    if (one.nodes, one.free, one.info.names, one.info.reads, one.info.outs, one.info.olds) != (
+            two.nodes, two.free, two.info.names, two.info.reads, two.info.outs, two.info.olds):
+        raise capture.Unrepeatable("the same call keeps something else")
+    one.copies.clear()
+    return one
+
+
+def _learn_dry(call: Call, metas: Sequence[Meta], needs: tuple[bool, ...]) -> Callable[..., Any]:
+    """`learn_recorded` on a GPU."""
+    found = _trials(call, metas, needs)
+    info = found.info
+    back = _one(info) if len(info.names) == 1 else _several(info)
+    if found.free:
+        tape.reusable.add(back)
+        _again.append(back)
+    info.backs[found.key if len(info.names) > 1 else found.key[0]] = _backward_of(info, found.back, found.key)
+    return replays.recorded(info.script, call.pattern, call.device, call.plain, info, back, found.nodes, info.outs, (), info.olds)
+
+
+def _known_dry(info: Known, gs: Sequence[Tensor | None]) -> Callable[..., Any]:
+    """The replay of a backward pass on a GPU, with gradients of other layouts."""
+    found = _trials(info.call, info.metas, info.needs, [None if g is None else g.meta for g in gs])
+    agree(found.info.script, info.script)
+    if not (set(found.info.reads) <= set(info.reads) and set(found.info.outs) <= set(info.outs)):
+        raise capture.Unrepeatable("a pass that reads more than the first did")
+    return _backward_of(info, found.back, gs)
 
 
 def _backward_of(info: Known, script: Script, gs: Sequence[Any], poison: bool = False) -> Callable[..., Any]:
@@ -164,7 +264,10 @@ def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
     run: Any = None
     given = [g for g in gs if g is not None]
     wanted = _slow(node, *gs)
-    if all(g.meta.plain for g in given) and not tape.anomaly.on:
+    if info.metas:
+        if all(g.meta.plain for g in given) and not tape.anomaly.on:
+            run = attempted(info.call.operation.name + " (backward)", lambda: _known_dry(info, gs))
+    elif all(g.meta.plain for g in given) and not tape.anomaly.on:
         def find() -> Callable[..., Any]:
             made, _ = _learn_backward(info, [None if g is None else copied(g) for g in gs])
             reads = {x.number for s in made.steps for x in s.args if isinstance(x, Place) and x.of == OPERAND}
@@ -183,15 +286,16 @@ def _learn_backward(info: Known, gs: Sequence[Tensor | None]) -> tuple[Script, l
     outs, copies, leaves, places, _ = info.graph
     roots = [t.node for t, g in zip(outs, gs, strict=True) if g is not None]
     given = [g for g in gs if g is not None]
-    fresh = Fresh()
+    dev = None if info.call.device.type == "cpu" else info.call.device
+    fresh = Fresh() if dev is None else FreshOnGpu(dev)
     wanted = [n for n in leaves if n is not None]
     found = tape.Capture(wanted)
 
     def work(_: Any) -> Any:
         tape.backward(roots, given, True, False, capture=found)
         return [None if n is None else found.got.get(id(n)) for n in leaves]
-    taken, made = captured(work, [], 0)
-    here = Places(copies, fresh, given, places, [*places.foreign, *taken.foreign])
+    taken, made = captured(work, [], 0, dry=dev)
+    here = Places(copies, fresh, given, places, [*places.foreign, *taken.foreign], dev)
     steps = here.steps(taken.steps)
     for g in made:
         if g is not None and (not isinstance(g, Tensor) or not g.meta.plain):
@@ -228,7 +332,7 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
     for i, (t, edge) in enumerate(zip(operands, node[tape.EDGES], strict=True)):
         t = before.get(i, t)
         if i in info.script.written:  # it is written once more
-            t = copied(t)
+            t = copied(t) if t.meta.device.type == "cpu" else replays.copied_there(t)
         r = alias(t, t.meta, t.ptr)
         r.node = None if edge is None else _passing(edge)
         inputs.append(r)

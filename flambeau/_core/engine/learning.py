@@ -8,7 +8,7 @@ that do nothing to memory, such as views, are learned as soon, on memory that no
 of the operands are worth it, where the Python between launches is a good part of the call.
 
 On a GPU the host only asks for work, and values are no part of it: calls are captured dry, so that nothing is launched, twice, with operands at
-other addresses, and learned where both asked for the same. Calls that are recorded there go the ordinary way.
+other addresses, and learned where both asked for the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..autograd import tape
-from ..autograd.mode import _grad, no_grad
+from ..autograd.mode import no_grad
 from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
@@ -159,7 +159,7 @@ class Call:
         if sum(t.meta.nbytes for t in operands) > _MOST_ROOM:
             raise capture.Unrepeatable("work on much memory")
         scripts: list[Any] = []
-        copies = [[placed(t) for t in operands] for _ in range(2)]  # both live, so that no address is given out twice
+        copies = [[placed(t.meta) for t in operands] for _ in range(2)]  # both live, so that no address is given out twice
         for here in copies:
             fresh = FreshOnGpu(self.device)
             with no_grad():
@@ -173,16 +173,15 @@ class Call:
         if not script.results() and not script.written and not _same(script.result):
             raise capture.Unrepeatable("it gives no new tensor")
         agree(*scripts)
-        taped: dict[int, Any] | None = {} if any(t.meta.dtype.kind in "fc8" for t in operands) else None
-        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, lambda kind, *given: self.plain(*given),
-                               apart=self.operation.planned)
+        taped = self.taped if any(t.meta.dtype.kind in "fc8" for t in operands) else None
+        return replays.forward(script, self.pattern, self.device, self.rest, self.plain, taped, self.first, apart=self.operation.planned)
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
         if not on or caches.observed() or tape.anomaly.on:
             return self.plain(*given)
         operands, renewed = self.operands(given), caches.renewed
-        large = self.bare or self.large or any(t.meta.nbytes > _MOST_RECORDED for t in operands)
+        large = self.device.type == "cpu" and (self.bare or self.large or any(t.meta.nbytes > _MOST_RECORDED for t in operands))
         found = None if large else attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
         run = self.plain if found is None else found
         if renewed == caches.renewed:
@@ -238,8 +237,8 @@ class Learner:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
                 if first.meta.device.type != "cpu":
-                    if not _learns(first.meta.device) or (_grad.get() and any(t.node is not None for t in self._operands(values))):
-                        return  # recorded there, it would go the ordinary way all the same
+                    if not _learns(first.meta.device):
+                        return
                     after = AFTER_ON_GPU
                 break
         try:

@@ -14,13 +14,15 @@ from .. import dtypes
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..errors import warn
+from ..kernels import expr as E
 from ..kernels.calls import DETACHED, NEW, OBJECT, SAME, VIEW, Block, Made
 from ..kernels.llvm import sequence as sequences
+from ..kernels.programs import Map
 from ..runtime import capture, dispatch, versions
 from ..tensor import Meta, Storage, Tensor, alias, storage
 from ..tensor import meta as make_meta
 from .plans import CALLS, Text, View, _alias, maker
-from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, Step, reach
+from .scripts import BLOCK, EARLIER, GRADIENT, OPERAND, Constant, Drawn, Many, Place, Result, Same, Script, Step, placed, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -403,7 +405,8 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     for k, m in olds:
         start, nbytes = reach(m)
         w.block(f"o{k}", make_meta((nbytes,), None, dtypes.uint8, dev), f"u{k}")
-        w.lines.append(f"  move(u{k}, a{k}.ptr + {start}, {nbytes})")
+        w.lines.append(f"  move(u{k}, a{k}.ptr + {start}, {nbytes})" if dev.type == "cpu" else
+                       f"  {w.constant(_copying(dev, nbytes))}(u{k}, a{k}.ptr + {start})")
     w.allocate()
     w.steps(f"{w.constant(rest)}({given})")
     w.lines += [f"  a{k}.store.version += {rise}" for k, rise in script.written.items()]
@@ -428,6 +431,21 @@ def recorded(script: Script, pattern: Sequence[Pattern], dev: Any, rest: Any, in
     w.lines += [f"  if '_views' in a{k}.__dict__: refresh(a{k}, a{k})" for k in heads]
     w.lines.append(f"  return {result}")
     return w.function(f"def call({given}):")
+
+
+def _copying(dev: Any, nbytes: int) -> Callable[[int, int], Any]:
+    """What copies so many bytes on a GPU, given two addresses."""
+    d = next(d for d in (dtypes.int64, dtypes.int32, dtypes.uint8) if not nbytes % d.itemsize)
+    return dispatch.direct(dev, dispatch.prepare(dev, Map((E.input(0, d),), (d,), ()), (nbytes // d.itemsize,), ((1,), (1,)), [nbytes, nbytes]))
+
+
+def copied_there(t: Tensor) -> Tensor:
+    """`scripts.copied` on a GPU."""
+    r = placed(t.meta)
+    start, nbytes = reach(t.meta)
+    if nbytes > 0:
+        _copying(t.meta.device, nbytes)(r.ptr + start, t.ptr + start)
+    return r
 
 
 def backward(script: Script, before: Script, count: int, gradients: int, dev: Any, slow: Any, reads: Sequence[int], outs: int,

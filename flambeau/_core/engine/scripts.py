@@ -155,6 +155,10 @@ class Fresh:
         self.before, self.runs = cpu_memory.free_blocks()
         self.large = cpu_memory.large_in_use()
 
+    def whole(self, address: int) -> tuple[int, int] | None:
+        """Where the block around an address begins, and its size; None where there is none."""
+        return cpu_memory.whole(address)
+
     def block(self, address: int) -> tuple[int, int]:
         """Where the block around an address begins, and its size. Raises Unrepeatable where it is no new block."""
         found = cpu_memory.span(address)
@@ -178,6 +182,10 @@ class FreshOnGpu:
         from ..runtime import gpus
         self.pool = gpus.gpu(dev).pool
         self.before, self.segments = self.pool.free_blocks(), [(begin, begin + size) for begin, (size, _) in list(self.pool.segments.items())]
+
+    def whole(self, address: int) -> tuple[int, int] | None:
+        """As that of `Fresh`."""
+        return self.pool.span(address)
 
     def block(self, address: int) -> tuple[int, int]:
         """As that of `Fresh`."""
@@ -216,7 +224,7 @@ class Places:
         found = self.gradients.find(address)
         if found is not None:
             return Place(GRADIENT, *found)
-        before = cpu_memory.whole(address) if self.earlier else None
+        before = self.fresh.whole(address) if self.earlier else None
         if before is not None and before[0] in self.earlier:
             return Place(EARLIER, self.earlier[before[0]], address - before[0])
         base, size = self.fresh.block(address)
@@ -332,9 +340,9 @@ def copied(t: Tensor, shift: int = 0) -> Tensor:
     return laid(t.meta, s, shift)
 
 
-def placed(t: Tensor) -> Tensor:
-    """A tensor of the same layout in memory of its own, with no values."""
-    return laid(t.meta, storage(make_meta((reach(t.meta)[1],), None, uint8, t.meta.device)), 0)
+def placed(m: Meta) -> Tensor:
+    """A tensor of a layout in memory of its own, with no values."""
+    return laid(m, storage(make_meta((reach(m)[1],), None, uint8, m.device)), 0)
 
 
 def bare(t: Tensor, shift: int = 0) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import layout
+from ..kernels.kernel import Kernel
 from ..runtime import capture, versions
 from ..tensor import Tensor, new
 from .scripts import BLOCK, OPERAND, Constant, Drawn, Many, Place, Places, Result, Same, Script, Step
@@ -76,10 +77,14 @@ def agree(a: Script, b: Script) -> None:
             return x.kind, [said(part) for part in x.parts]
         return type(x), repr(x) if isinstance(x, float) else x
 
+    def launch(call: Any) -> Any:
+        made = call.keep
+        if isinstance(made, Kernel):  # its program is made anew in each capture
+            return call.name, call.workspace, made.key, made.launches, made.arguments, made.block
+        return call.name, call.workspace, call.spec, call.domain, call.strides
+
     def step(s: Step) -> Any:
-        call = s.call[1] if type(s.call) is tuple else s.call
-        launch = (call.name, call.spec, call.program, call.domain, call.strides, call.workspace) if type(s.call) is tuple else call
-        return launch, [said(x) for x in s.args], s.outputs, s.what
+        return launch(s.call[1]) if type(s.call) is tuple else s.call, [said(x) for x in s.args], s.outputs, s.what
     if (list(map(step, a.steps)) != list(map(step, b.steps)) or [(k.size, k.store) for k in a.blocks] != [(k.size, k.store) for k in b.blocks]
             or said(a.result) != said(b.result) or a.written != b.written):
         raise capture.Unrepeatable("the same call does something else")

@@ -276,6 +276,16 @@ class Pool:
                 found.update(b.back)
             return found.union([address for _, address in list(self.inbox)])
 
+    def claim(self, address: int) -> Callable[[], None] | None:
+        """Takes a block that is nobody's off its list, so that it is not given out; gives what puts it back.  None where it is somebody's."""
+        with self.lock:
+            lists = [*self.shelves.values(), *[b.back for bins in list(self.bins.values()) for b in list(bins.values())], *[b.back for b in self.retired]]
+            for found in lists:
+                if address in found:
+                    found.remove(address)
+                    return lambda: found.append(address)
+            return None
+
     # ------------------------------------------------------------------------------- the ladder when a shelf is empty
     def _grow(self, b: Bin, nbytes: int) -> int:
         """A block for an empty bin, from the gentlest step to the harshest."""
