@@ -243,7 +243,7 @@ class Places:
                     raise capture.Unrepeatable("a launch on another device")
                 if not self.forbidden.isdisjoint([x for x in s.args if type(x) is int]):
                     raise capture.Unrepeatable("the numbers drawn are used again")
-                if not s.prepared.lasting:
+                if not s.prepared.lasting or s.prepared.settling:
                     raise capture.Unrepeatable("a launch that may not be kept")
                 if s.prepared.condition is not None and not any(x.of == OPERAND for m in made for x in m.args[:m.outputs]):
                     made += self._asked(s.device, s.prepared.condition, s.args[0])

@@ -161,16 +161,16 @@ class PreparedLaunch:
     called from any thread and lets other Python threads run during long work.  `workspace` is the number of bytes the
     extra address must point to (0: the argument is absent).  `nbytes` and `flops` price the launch.  Equal `name`s mean
     the same kind of work; `program` is None for library routines.  `aligned`: bits that no address may have.  `lasting`:
-    False where callers may not keep it, since what it holds is another's to drop or its workspace is not settled.  `note`: called with the stream
-    before each launch, to keep the program's line for an error that comes later; None where nothing is kept.  `condition`: of a
-    launch that does nothing but raise, a launch that writes an int64, which is 0 where it would not, and its numbers.  `spec`: what a
-    library routine was asked for (`specs`), where it is known.  Of a
+    False where callers may not keep it, since what it holds is another's to drop.  `settling`: its workspace may change until
+    it has run.  `note`: called with the stream before each launch, to keep the program's line for an error that comes later;
+    None where nothing is kept.  `condition`: of a launch that does nothing but raise, a launch that writes an int64, which is 0
+    where it would not, and its numbers.  `spec`: what a library routine was asked for (`specs`), where it is known.  Of a
     `specs.Product` with an epilogue: `beside` bytes are written for the gradient (0: it reads the result), and `exact` says
     whether the result is that of the operations one by one.
     """
 
     __slots__ = ("name", "entry", "workspace", "nbytes", "flops", "program", "outputs", "domain", "strides", "keep", "aligned", "beside", "exact", "lasting",
-                 "note", "condition", "spec")
+                 "settling", "note", "condition", "spec")
 
     def __init__(self, name: str, entry: Callable[..., Any], *, outputs: int = 1, workspace: int = 0, nbytes: int = 0,
                  flops: int = 0, program: Program | None = None, domain: tuple[int, ...] = (),
@@ -179,6 +179,7 @@ class PreparedLaunch:
         self.nbytes, self.flops, self.program, self.domain, self.strides = nbytes, flops, program, domain, strides
         self.keep = keep  # what must stay alive while the entry may be called
         self.aligned, self.beside, self.exact, self.lasting = aligned, 0, True, True
+        self.settling = False
         self.note: Callable[[Any], None] | None = None
         self.condition: tuple[PreparedLaunch, tuple[int, ...]] | None = None
         self.spec: Any = None

@@ -224,7 +224,7 @@ class _Launch:
                 here = args if plan.workspace <= space else (*args[:-1], self.kept.room(stream, plan.workspace))
                 if self.done(stream, plan, run, here, handle):
                     if not self.settled:
-                        prepared.workspace, self.settled = plan.workspace, True
+                        prepared.workspace, self.settled, prepared.settling = plan.workspace, True, False
                     return
                 way.turn(plan)
             if way.now is not None:
@@ -275,11 +275,12 @@ def prepare(launches: Launches, device: int, spec: Convolution) -> PreparedLaunc
         now = None if way is None else way.now
         ready = now is not None and now[0].workspace <= prepared.workspace
         if now is not None and ready and made.done(stream, *now, args, handle):
-            made.settled = True
+            if not made.settled:
+                made.settled, prepared.settling = True, False
         else:
             made.slowly(prepared, stream, args, handle, aligned, now[0] if now is not None and ready else None)
     flops = 2 * math.prod(y[0]) * math.prod(w[0][1:])
     nbytes = sum(math.prod(o[0]) for o in (x, w, y)) * spec.dtype.itemsize
     prepared = launches.call(f"convolution_{spec.kind}_{spec.dtype.name}", device, call, workspace=made.workspace(), nbytes=nbytes, flops=flops)
-    prepared.lasting = False  # how much workspace it needs shows when it is first run
+    prepared.settling = True  # how much workspace it needs shows when it is first run
     return prepared

@@ -118,20 +118,110 @@ def case_draws_go_on() -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, again, strict=True)), (found[0], right[0])
 
 
-def case_recorded_calls_go_the_ordinary_way() -> None:
-    """Gradients are right before and after a call is learned."""
+def case_gradients_are_what_they_were() -> None:
+    """Of recorded calls, with other values and gradients of several layouts each time, beside the CPU's."""
     import flambeau as torch
-    x = torch.randn(6, 4)
-    on = x.cuda()
+    from flambeau._core.engine import learning
+    learning.learned.clear()
+    torch.manual_seed(0)
+    for name, (call, operands) in _lines(torch).items():
+        for k in range(OFTEN + 4):
+            here = [torch.randn(o) if isinstance(o, tuple) else o() for o in operands]
+            there = [t.cuda() for t in here]
+            for t in (*here, *there):
+                t.requires_grad_(t.is_floating_point())
+            made = [call(*here), call(*there)]
+            for m in made:
+                torch.manual_seed(k)
+                outs = [t for t in (m if isinstance(m, (tuple, list)) else [m]) if t.requires_grad]
+                gs = [torch.randn(t.shape).to(t.device) for t in outs]
+                if k % 3 == 2:  # repeated along all axes, as a sum's
+                    gs = [torch.tensor(0.5 + k).to(t.device).expand(t.shape) for t in outs]
+                torch.autograd.backward(outs, gs)
+            for a, b in zip(there, here, strict=True):
+                if a.requires_grad:
+                    assert a.grad is not None and torch.allclose(a.grad.cpu(), b.grad, rtol=1e-4, atol=1e-5), (name, k, a.grad.cpu(), b.grad)
+    missing = {"roll", "index", "vstack", "embedding", "nll_loss", "cross_entropy", "var", "mean", "einsum", "cat", "linear", "softmax",
+               "layer_norm", "cumsum"} - {n for n in learning.learned if learning.learned.count(n) > 1}
+    assert not missing, (missing, learning.learned)
+
+
+def case_a_network_learns() -> None:
+    """Convolutions, batch norms with their running statistics, pooling and a loss: all steps are the CPU's."""
+    import flambeau as torch
+    nn = torch.nn
+    nets = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LayerNorm(16), nn.Linear(16, 5)).to(device)
+        steps = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        losses = []
+        for k in range(2 * OFTEN):
+            torch.manual_seed(k)
+            x, y = torch.randn(6, 3, 6, 6).to(device), torch.arange(6).remainder(5).to(device)
+            loss = nn.functional.cross_entropy(net(x), y)
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+            losses.append(loss.item())
+        nets.append((losses, {name: t.cpu() for name, t in net.state_dict().items()}))
+    (a, left), (b, right) = nets
+    assert all(abs(x - y) < 1e-4 for x, y in zip(a, b, strict=True)), (a, b)
+    assert all(torch.allclose(left[name].float(), right[name].float(), rtol=1e-3, atol=1e-4) for name in left)
+
+
+def case_second_derivatives() -> None:
+    """A pass that is recorded makes the call again, from the values that there were, also where one has changed since that no first derivative reads."""
+    import flambeau as torch
+    f = torch.nn.functional
     for k in range(OFTEN):
+        found = []
+        for device in ("cpu", "cuda"):
+            torch.manual_seed(k)
+            x, w, b = (torch.randn(*s).to(device).requires_grad_() for s in ((6, 4), (4,), (4,)))
+            y = f.layer_norm(x, (4,), w, b)
+            with torch.no_grad():
+                b.add_(1.0)
+            (g,) = torch.autograd.grad((y ** 3).sum(), x, create_graph=True)
+            (g ** 2).sum().backward()
+            found.append((x.grad.cpu(), w.grad.cpu()))
+        assert all(torch.allclose(p, q, rtol=1e-3, atol=1e-3) for p, q in zip(*found, strict=True)), k
+
+
+def case_what_was_changed_is_told() -> None:
+    """A backward pass that needs what has been written since."""
+    import flambeau as torch
+    for k in range(OFTEN):
+        x, w = torch.randn(6, 4).cuda().requires_grad_(), torch.randn(5, 4).cuda().requires_grad_()
+        y = torch.nn.functional.linear(x, w)
         with torch.no_grad():
-            on.roll(1, 0)
-        a, b = x.clone().requires_grad_(), on.clone().requires_grad_()
-        (a.roll(1, 0) * torch.arange(4)).sum().backward()
-        made = b.roll(1, 0)
-        assert made.requires_grad and made.grad_fn is not None, k
-        (made * torch.arange(4, device="cuda")).sum().backward()
-        assert torch.equal(a.grad, b.grad.cpu())
+            x.mul_(2)
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            assert "modified by an inplace operation" in str(error)
+        else:
+            raise AssertionError(f"nothing was raised, call {k}")
+
+
+def case_no_memory_is_kept() -> None:
+    """By what was learned of recorded calls."""
+    import flambeau as torch
+    f = torch.nn.functional
+
+    def work() -> None:
+        x, w = torch.randn(64, 256).cuda().requires_grad_(), torch.randn(128, 256).cuda().requires_grad_()
+        f.layer_norm(f.linear(x, w), (128,)).var(1).sum().backward()
+    for _ in range(2):
+        work()
+    gc.collect()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(3 * OFTEN):
+        work()
+    gc.collect()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() == before, (before, torch.cuda.memory_allocated())
 
 
 def case_in_place() -> None:
@@ -238,7 +328,7 @@ def case_while_others_look_on() -> None:
 
 
 def case_public_operations() -> None:
-    """A tenth of all public operations: the same bits when they are replayed, with other values than those that were there when they were learned."""
+    """A tenth of all public operations and of their gradients: the same bits when they are replayed."""
     import flambeau as torch
     from flambeau._core.engine import learning
     from tests._core.engine.public_operations import ANYTHING, bits, lines, ops_timing, ops_values
@@ -257,15 +347,31 @@ def case_public_operations() -> None:
         except Exception as error:
             made = type(error).__name__
         return bits(on_host(made)), [bits(on_host(values[k])) for k in ops_timing.written(line)]
+
+    def back(line: Any, gradient: Any) -> Any:
+        torch.manual_seed(0)
+        values = ops_values.Values(torch, case)
+        outs = dict(ops_timing._outputs(torch.Tensor, ops_timing._call(torch, line, values, gradient.inputs)))
+        torch.autograd.backward([outs[at] for at in gradient.outputs], [torch.ones_like(outs[at]) for at in gradient.outputs])
+        return bits(on_host(list(outs.values()))), [bits(on_host(values[n].grad)) for n in gradient.inputs]
     learning.learned.clear()
     for line in lines()[::10]:
-        if line.name not in ANYTHING:
-            learning.on = False
-            expected = [once(line, seed) for seed in range(2)]
-            learning.on = True
-            for n in range(OFTEN):
-                assert once(line, n % 2) == expected[n % 2], line.name
-    assert len(learning.learned) > 100
+        if line.name in ANYTHING:
+            continue
+        torch.set_grad_enabled(False)
+        learning.on = False
+        expected = [once(line, seed) for seed in range(2)]
+        learning.on = True
+        for n in range(OFTEN):
+            assert once(line, n % 2) == expected[n % 2], line.name
+        torch.set_grad_enabled(True)
+        learning.on = False
+        gradient = ops_timing.gradient_of(torch, line, case)
+        slopes = None if gradient is None else back(line, gradient)
+        learning.on = True
+        for _ in range(OFTEN if gradient is not None else 0):
+            assert back(line, gradient) == slopes, line.name
+    assert len(learning.learned) > 200
 
 
 if __name__ == "__main__":
