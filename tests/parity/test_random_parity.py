@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -233,3 +235,34 @@ def test_a_model_trains_as_in_pytorch():
             found.append(round(loss.item(), 4))
         return found
     alike(losses, times=1)
+
+
+REFUSED = {
+    **{name: lambda x, name=name: getattr(x, name)() for name in ("exponential_", "cauchy_", "log_normal_", "bernoulli_", "normal_", "uniform_")},
+    "geometric_": lambda x: x.geometric_(0.5), "bernoulli_ of each": lambda x: x.bernoulli_(x.real.new_full((2,), 0.5)),
+    "bernoulli": lambda x: x.bernoulli(), "bernoulli of p": lambda x: x.bernoulli(0.5), "poisson": lambda x: of(x).poisson(x),
+    "binomial": lambda x: of(x).binomial(x, x), "multinomial": lambda x: of(x).multinomial(x, 1), "gamma": lambda x: of(x)._standard_gamma(x),
+    "dirichlet": lambda x: of(x)._sample_dirichlet(x), "dropout": lambda x: of(x).nn.functional.dropout(x),
+    "dropout in place": lambda x: of(x).nn.functional.dropout(x, inplace=True), "dropout1d": lambda x: of(x).nn.functional.dropout1d(x.reshape(1, 2)),
+    "rrelu": lambda x: of(x).nn.functional.rrelu(x, training=True), "rand_like": lambda x: of(x).rand_like(x), "randn_like": lambda x: of(x).randn_like(x)}
+
+
+def of(x):
+    """The library of a tensor."""
+    return torch if isinstance(x, torch.Tensor) else flambeau
+
+
+@pytest.mark.parametrize("d", ["complex64", "complex32", "complex128", "int64", "bool", "float32"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_types_that_are_not_drawn_of(name, d):
+    """Complex numbers were filled with what bytes happened to be there."""
+    told = []
+    for lib in (torch, flambeau):
+        x = lib.ones(2).to(getattr(lib, d))
+        try:
+            REFUSED[name](x)
+            told.append("")
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            text = re.sub(r"you specified .*", "you specified", str(error)).removeprefix("dropout(): ")  # PyTorch's cauchy_ says C's name of the type
+            told.append(f"{type(error).__name__}: {text}")
+    assert told[0] == told[1]

@@ -13,6 +13,7 @@ from ..engine.operation import answers, explain
 from ..errors import no_room
 from ..kernels.expr import Expr
 from ..tensor import Tensor
+from .reading import NO_INDEX
 from .unsupported import first, refusal
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
     for place, (key, value) in enumerate(given.arguments.items()):
         parameter = given.signature.parameters[key]
         kind = str(parameter.annotation).strip("'\"")
-        if kind in ("int", "int | None") and not hasattr(value, "__index__") and not (value is None and ("None" in kind or parameter.default is None)):
+        if kind in ("int", "int | None") and not _counts(value) and not (value is None and ("None" in kind or parameter.default is None)):
             return TypeError(f"{name}(): argument '{key}' (position {place + 1}) must be int, not {type(value).__name__}")
         wanted = kind.startswith("Tensor") or (kind == "Any" and key in _USUAL and (key != "other" or not isinstance(value, (int, float, complex))))
         if not wanted or isinstance(value, Tensor) or (value is None and ("None" in kind or parameter.default is None)):
@@ -43,6 +44,11 @@ def explained(name: str, function: Callable[..., Any], args: tuple[Any, ...], kw
             continue
         return TypeError(f"{name}(): argument '{key}' (position {place + 1}) must be Tensor, not {type(value).__name__}")
     return None
+
+
+def _counts(value: Any) -> bool:
+    """Whether it may stand for an integer."""
+    return hasattr(value, "__index__") and not (isinstance(value, Tensor) and (value.meta.dtype.kind not in "bui" or value.meta.numel != 1))
 
 
 def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -58,7 +64,7 @@ def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwarg
                 return made
     if isinstance(error, AttributeError) and (sparse := first((args, kwargs))) is not None:
         raise refusal(operation.name, sparse.layout) from None
-    if isinstance(error, STUMBLES):
+    if isinstance(error, STUMBLES) or (isinstance(error, TypeError) and str(error) == NO_INDEX):
         found = explained(operation.function.__name__, operation.function, args, kwargs)
         if found is not None:
             raise found from None

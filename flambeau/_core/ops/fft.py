@@ -7,12 +7,14 @@ so its gradient is its adjoint: the opposite transform with the same scale.
 from __future__ import annotations
 
 from math import copysign, inf, sqrt
+from operator import index
 from typing import Any
 
 from .. import dtypes, layout
 from ..autograd import tape
 from ..engine.fields import has
 from ..tensor import Tensor
+from ..unknowns import Unknown
 from .casts import to_dtype
 from .complexes import complex_, conj_physical, imag, real
 from .concat import cat
@@ -79,10 +81,31 @@ def _signal_back(node: Any, g: Tensor) -> Any:
 def _complex(t: Tensor) -> Tensor:
     if t.meta.dtype.is_complex:
         return t
-    d = t.meta.dtype if t.meta.dtype.is_floating_point else dtypes.get_default_dtype()
-    if d.itemsize == 2:
-        raise RuntimeError(f"Unsupported dtype {d}: transforms take float32, float64, complex64 and complex128")
-    return to_dtype(t, d.to_complex())
+    return to_dtype(t, _real_type(t).to_complex())
+
+
+def _real_type(t: Tensor) -> dtypes.dtype:
+    """The type in which numbers that are not complex are transformed."""
+    return t.meta.dtype if t.meta.dtype.is_floating_point else dtypes.get_default_dtype()
+
+
+def _of_halves(name: str, call: Any, t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None) -> Tensor:
+    """A transform of 16-bit numbers, in float32, rounded once.  As in PyTorch there are those of float16 on GPUs alone, of lengths that are powers
+    of two.  Raises RuntimeError for others."""
+    d, dev = t.meta.dtype, t.meta.device
+    if not d.is_complex and _real_type(t) is not dtypes.float16:
+        raise RuntimeError(f"Unsupported dtype {dtypes.title(_real_type(t))}")
+    if dev.type == "cpu":
+        raise RuntimeError("MKL FFT doesn't support tensors of type: Half" if d.is_complex else "Unsupported dtype Half")
+    dims, lengths = _axes(t, s, dim, default)
+    if name in _SIGNALS and dims:
+        lengths = (*lengths[:-1], _last_length(t, s, dims, lengths))
+    if dev.type != "meta" and any(n & n - 1 for n in lengths):
+        raise RuntimeError("cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, but got a signal size of"
+                           f"{list(lengths)}")
+    made = call(to_dtype(t, dtypes.complex64 if d.is_complex else dtypes.float32), s, dim, norm, default)
+    narrow: Tensor = to_dtype(made, dtypes.complex32 if made.meta.dtype.is_complex else dtypes.float16)
+    return narrow
 
 
 def _axes(t: Tensor, s: Any, dim: Any, default: int | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -160,7 +183,8 @@ def _half(t: Tensor, axis: int) -> Tensor:
 
 def _r2c(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inverse: bool = False) -> Tensor:
     if t.meta.dtype.is_complex:
-        raise RuntimeError(f"{'ihfft' if inverse else 'rfft'} expects a floating point input tensor, but got {t.meta.dtype}")
+        raise RuntimeError(f"{'ihfft' if inverse else 'rfft'} expects a real input tensor, but got {dtypes.title(t.meta.dtype)}" if default == 1 else
+                           f"{'ihfftn' if inverse else 'rfftn'} expects a real-valued input tensor, but got {dtypes.title(t.meta.dtype)}")
     dims, lengths = _axes(t, s, dim, default)
     if not dims:
         raise RuntimeError("at least one axis must be transformed")
@@ -175,12 +199,17 @@ def _c2r(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None, inv
     dims, lengths = _axes(x, s, dim, default)
     if not dims:
         raise RuntimeError("at least one axis must be transformed")
-    s = None if s is None else ((s,) if isinstance(s, int) else tuple(s))
-    last = lengths[-1] if s is not None and s[-1] != -1 else 2 * (x.meta.shape[dims[-1]] - 1)
+    last = _last_length(x, s, dims, lengths)
     if last < 1:
         raise RuntimeError(f"Invalid number of data points ({last}) specified")
     x = _fit(x, dims, (*lengths[:-1], last // 2 + 1))
     return _real_signal(x, dims, last, inverse, _scale(norm, inverse, layout.numel(lengths[:-1]) * last))
+
+
+def _last_length(x: Tensor, s: Any, dims: tuple[int, ...], lengths: tuple[int, ...]) -> int:
+    """Of the signal that half of a spectrum is of, along the last of the axes."""
+    given = None if s is None else s if isinstance(s, int) else tuple(s)[-1]
+    return lengths[-1] if given is not None and given != -1 else 2 * (x.meta.shape[dims[-1]] - 1)
 
 
 def _real_ends(x: Tensor, axis: int, last: int) -> Tensor:
@@ -200,15 +229,54 @@ def _only_real(x: Tensor) -> Tensor:
     return made
 
 
+def _number(name: str, key: str, value: Any) -> Any:
+    """An integer, also that of a tensor of one.  Raises TypeError for another argument."""
+    if type(value) is int or type(value) is Unknown:
+        return value
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{name}(): argument '{key}' (position {_PLACES[key]}) must be int, not {type(value).__name__}") from None
+
+
+def _numbers(name: str, key: str, given: Any) -> Any:
+    """Several, or one for all axes that there are; None as it is."""
+    if given is None or isinstance(given, int):
+        return given
+    if not isinstance(given, (tuple, list)):
+        if isinstance(given, Tensor) or not hasattr(given, "__iter__"):
+            raise TypeError(f"{name}(): argument '{key}' (position {_PLACES[key]}) must be tuple of ints, not {type(given).__name__}")
+        given = tuple(given)
+    for place, value in enumerate(given):
+        if type(value) is not int and type(value) is not Unknown and (isinstance(value, float) or not hasattr(value, "__index__")):
+            raise TypeError(f"{name}(): argument '{key}' (position {_PLACES[key]}) must be tuple of ints, but found element of type "
+                            f"{type(value).__name__} at pos {place}")
+    return tuple([v if type(v) is Unknown else index(v) for v in given])
+
+
+_PLACES = {"n": 2, "s": 2, "dim": 3}
+_SIGNALS = ("irfft", "hfft")  # to real numbers
+
+
 def _one(name: str, call: Any, doc: str) -> None:
+    def carried_out(t: Tensor, s: Any, dim: Any, norm: str | None, default: int | None) -> Tensor:
+        d = t.meta.dtype
+        if (d.itemsize == 2 and d.is_floating_point) or (d is dtypes.complex32 and name not in ("rfft", "ihfft")) or (
+                d.kind in "bui" and dtypes.get_default_dtype().itemsize == 2):
+            return _of_halves(name, call, t, s, dim, norm, default)
+        return call(t, s, dim, norm, default)  # type: ignore[no-any-return]
+
     def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, n, dim, norm, 1)  # type: ignore[no-any-return]
+        what = "fft_" + name
+        return carried_out(input, None if n is None else _number(what, "n", n), _number(what, "dim", dim), norm, 1)
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, s, dim, norm, 2)  # type: ignore[no-any-return]
+        what = f"fft_{name}2"
+        return carried_out(input, _numbers(what, "s", s), _numbers(what, "dim", dim), norm, 2)
 
     def many(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:  # noqa: A002
-        return call(input, s, dim, norm, None)  # type: ignore[no-any-return]
+        what = f"fft_{name}n"
+        return carried_out(input, _numbers(what, "s", s), _numbers(what, "dim", dim), norm, None)
     for f, suffix, where in ((one, "", "one axis, `dim`, of length `n`"), (two, "2", "two axes"), (many, "n", "several axes (all by default)")):
         f.__name__ = f.__qualname__ = name + suffix
         f.__doc__ = f"{doc}, over {where}; cut or padded with zeros to the lengths given.  norm: \"backward\", \"ortho\", \"forward\"."

@@ -11,7 +11,7 @@ import math
 from functools import cache
 from typing import Any
 
-from .. import layout
+from .. import dtypes, layout
 from ..autograd import tape
 from ..dtypes import dtype, float64, int64
 from ..engine.fields import has
@@ -134,7 +134,7 @@ def _pool(name: str, n: int, x: Tensor, kernel: Any, size: Any, ratio: Any, samp
     if not single and len(x.meta.shape) != n + 2:
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(x.meta.shape)}")
     if x.meta.dtype.kind != "f":
-        raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+        raise NotImplementedError(f'"{name}" not implemented for \'{dtypes.title(x.meta.dtype)}\'')
     for i, d in enumerate(x.meta.shape):
         if d == 0 and (i or single):
             raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got{list(x.meta.shape)} with dimension {i} "

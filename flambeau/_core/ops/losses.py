@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from ..autograd import tape
 from ..dtypes import int64, title
 from ..kernels import expr as E
@@ -167,7 +168,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
 
 def _has_logits(x: Tensor) -> None:
     if x.meta.dtype.kind != "f":
-        raise NotImplementedError(f'"log_softmax_lastdim_kernel_impl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+        raise NotImplementedError(f'"log_softmax_lastdim_kernel_impl" not implemented for \'{dtypes.title(x.meta.dtype)}\'')
 
 
 def _logits(x: E.Expr) -> E.Expr:

@@ -110,7 +110,7 @@ def norm_program(d: dtype, p: float, result: dtype) -> Reduce:
 def vector_norm(input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:  # noqa: A002
     """The p-norm of the elements along `dim`, all of them as one vector by default."""
     if input.meta.dtype.kind not in "fc":
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {input.meta.dtype.name.capitalize()}")
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {dtypes.title(input.meta.dtype)}")
     axes = axes_of(input, dim)
     p = float(ord)
     if dtype is not None:
@@ -153,7 +153,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
 
 def _has_norm(t: Tensor) -> None:
     if t.meta.dtype.kind not in "fc":
-        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {t.meta.dtype.name.capitalize()} instead.")
+        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {dtypes.title(t.meta.dtype)} instead.")
 
 
 def normalize(input: Tensor, p: float, dim: Any, eps: float) -> Tensor:  # noqa: A002

@@ -241,7 +241,7 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
 
 def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[Tensor, Tensor]:
     if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
-        raise NotImplementedError(f'"{name}" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+        raise NotImplementedError(f'"{name}" not implemented for \'{dtypes.title(x.meta.dtype)}\'')
     p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
     x = x.unsqueeze(0) if single else x
     values, at = _max_raw(x, p)

@@ -19,7 +19,7 @@ from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
 from . import draws, launch, outputs, thread_draws
-from .checks import may_write, scalar_tensor, values_hold
+from .checks import may_write, of_kinds, scalar_tensor, values_hold
 from .copies import strides_for
 from .creation import _finish, _options, _shape, counts
 from .draws import draw, generator_of
@@ -50,6 +50,9 @@ generators.Generator.get_state = _get_state
 generators.Generator.set_state = _set_state
 
 
+_TEXTS = {"rand": "check_uniform_bounds", "randn": "normal_kernel_cpu"}  # as PyTorch's refusals name them
+
+
 # ------------------------------------------------------------------------------------------------------------- factories
 def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
     def make(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -59,8 +62,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
         else:
             d, dev = _options(dtype, device)
             t = empty(_shape(name, size), d, dev)
-        if t.meta.dtype.kind not in "fc":
-            raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name.capitalize()}'")
+        of_kinds(_TEXTS[name], t, "fc")
         return _finish(fill(t, generator), requires_grad, pin_memory)
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor of a size with {'uniform numbers in [0, 1)' if name == 'rand' else 'standard normal numbers'}."
@@ -71,6 +73,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
         m = input.meta
         t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device),
                   strides_for(m.shape, m.strides, memory_format))
+        of_kinds(_TEXTS[name], t, "fc")
         return _finish(fill(t, generator), requires_grad, pin_memory)
     like.__name__ = like.__qualname__ = name + "_like"
     like.__doc__ = f"`{name}` with the shape, type and device of `input`."
@@ -208,7 +211,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
         t = outputs.to_fill("normal", out, _shape("normal", (size,)))
     else:
         t = empty(_shape("normal", (size,)), *_options(dtype, device))
-    _floating("normal", t)
+    of_kinds(_TEXTS["randn"], t, "fc")
     return _finish(_fill_normal(t, generator, mean, std), requires_grad, pin_memory)
 
 
@@ -230,16 +233,11 @@ def _preserved(m: Meta) -> Meta:
     return meta(m.shape, strides_for(m.shape, m.strides, None), m.dtype, m.device)
 
 
-def _floating(name: str, t: Tensor) -> None:
-    if t.meta.dtype.kind not in "fc":
-        raise NotImplementedError(f"\"{name}\" not implemented for '{t.meta.dtype.name.capitalize()}'")
-
-
 @op(name="uniform_", spaces=(), batch="draws each")
 def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **kwargs: Any) -> Tensor:
     """Uniform numbers of [from, to)."""
     low = kwargs.pop("from", from_)
-    _floating("uniform_", self)
+    of_kinds(_TEXTS["rand"], self, "fc")
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
     most = dtypes.finfo(self.meta.dtype).max
@@ -255,7 +253,7 @@ def uniform_(self: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: An
 @op(name="normal_", spaces=(), batch="draws each")
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Normal numbers."""
-    _floating("normal_", self)
+    of_kinds(_TEXTS["randn"], self, "fc")
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return _inplace(self, "NormalBackward0", lambda t: _fill_normal(t, generator, mean, std))
@@ -297,8 +295,10 @@ def _distribution(name: str, what: draws.Distribution, defaults: dict[str, float
         problem = check(*values)
         if problem:
             raise RuntimeError(f"{name} {problem}")
-        if name != "geometric_":
-            _floating(name, self)
+        if name in _CONTINUOUS and self.meta.dtype.kind != "f":
+            raise RuntimeError(f"{_CONTINUOUS[name]} distribution is a continuous probability distribution. dtype must be a floating point but you "
+                               f"specified {dtypes.title(self.meta.dtype)}")
+        of_kinds(name + "cpu", self, "fui" if name == "geometric_" else "f")
         return _inplace(self, name[:-1].capitalize() + "Backward0", lambda t: draw(t, what, values, generator))
     method.__name__ = method.__qualname__ = name
     method.__signature__ = inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)] + [  # type: ignore[attr-defined]
@@ -308,6 +308,7 @@ def _distribution(name: str, what: draws.Distribution, defaults: dict[str, float
     op(name=name, spaces=())(method)
 
 
+_CONTINUOUS = {"exponential_": "Exponential", "cauchy_": "Cauchy"}
 _distribution("exponential_", draws.EXPONENTIAL, {"lambd": 1.0}, lambda v: f"expects lambda > 0.0, but found lambda={v}" if v <= 0 else None)
 _distribution("cauchy_", draws.CAUCHY, {"median": 0.0, "sigma": 1.0}, lambda m, s: f"expects sigma > 0.0, but found sigma={s}" if s <= 0 else None)
 _distribution("log_normal_", draws.LOG_NORMAL, {"mean": 1.0, "std": 2.0}, lambda m, s: f"expects std > 0.0, but found std={s}" if s <= 0 else None)
@@ -322,7 +323,9 @@ def _check_chances(p: Tensor) -> None:
 
 
 def _bernoulli_inplace(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    of_kinds("bernoulli_tensor_cpu_self_" if isinstance(p, Tensor) else "bernoulli_scalar_cpu_", self, "fuib")
     if isinstance(p, Tensor):
+        of_kinds("bernoulli_tensor_cpu_p_", p, "f")
         _check_chances(p)
         return _inplace(self, "BernoulliBackward0", lambda t: draw(t, draws.BERNOULLI_EACH, (), generator, (p,)))
     if not 0 <= p <= 1:
@@ -336,6 +339,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     t = empty(input.meta.shape, input.meta.dtype, input.meta.device)
     if p is not None:
         return _bernoulli_inplace(t, p, generator=generator)
+    of_kinds("bernoulli_tensor_cpu_self_" if input.meta.dtype.is_complex else "bernoulli_tensor_cpu_p_", input, "f")
     _check_chances(input)
     made = draw(t, draws.BERNOULLI_EACH, (), generator, (input,))
     return tape.record(made, _no_slope, (input,), None, "BernoulliBackward0")
@@ -362,12 +366,14 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if p == 1:
         none = scalar_tensor(False, input)
         return input.mul_(none) if inplace else input * none
+    of_kinds("bernoulli_scalar_cpu_", input, "fuib")
     mask = draw(new(_preserved(input.meta)), draws.DROPOUT, (p,))
     return input.mul_(mask) if inplace else input * mask
 
 
 def slopes(x: Tensor, lower: float, upper: float) -> Tensor:
     """For each element 1, or, where it is 0 or less, a number of [lower, upper)."""
+    of_kinds("rrelu_with_noise_out_cpu", x, "f")
     t = empty(x.meta.shape, x.meta.dtype, x.meta.device)
     if generator_of(t.meta.device, None).counts:
         drawn: Tensor = _fill_uniform(t, None, lower, upper).masked_fill_(x > 0, 1.0)
@@ -454,7 +460,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     if len(shape) not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if input.meta.dtype.kind != "f":
-        raise RuntimeError("multinomial only supports floating-point dtypes for input, got: " + input.meta.dtype.name.capitalize())
+        raise RuntimeError("multinomial only supports floating-point dtypes for input, got: " + dtypes.title(input.meta.dtype))
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > shape[-1]:
@@ -540,7 +546,9 @@ _binomial = sampled("binomial", lambda rng, v: _binomials(rng, *v))
 
 @op(method=False, batch="draws each", draws_alone=True)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
-    """Poisson numbers with the rates in `input`, in its type.  Raises RuntimeError for a rate below 0, and for one that is NaN."""
+    """Poisson numbers with the rates in `input`, in its type.  Raises RuntimeError for a rate below 0, and for one that is NaN, NotImplementedError
+    for a type that is not floating."""
+    of_kinds("poisson_cpu", input, "f")
     values_hold(input, lambda rate: rate >= 0, RuntimeError("invalid Poisson rate, expected rate to be non-negative"))
     made = _poisson(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input.detach()], generator)
     return tape.record(made, _no_slope, (input,), None, "PoissonBackward0")
@@ -548,7 +556,10 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
 
 @op(method=False, batch="draws", draws_alone=True)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Binomial numbers of `count` trials with probability `prob`."""
+    """Binomial numbers of `count` trials with probability `prob`.  Raises ValueError for a type that is not floating."""
+    for name, t in (("count", count), ("prob", prob)):
+        if t.meta.dtype.kind != "f":
+            raise ValueError(f"binomial only supports floating-point dtypes for {name}, got: {dtypes.title(t.meta.dtype)}")
     made: Tensor = _binomial(empty((count + prob).meta.shape, prob.meta.dtype, prob.meta.device), [count.detach(), prob.detach()], generator)
     tape.record_underived((made,), (count, prob), "binomial")
     return made

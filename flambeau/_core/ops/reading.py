@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from ..tensor import Meta
 
+NO_INDEX = "only integer tensors of a single element can be converted to an index"
+
 
 def host_array(t: Tensor, reason: str = "numpy") -> Any:
     """The elements as a NumPy array in host memory: shared for a CPU tensor, copied from a GPU, for which the host waits
@@ -119,7 +121,7 @@ def _real(value: complex, kind: type) -> float:
 
 def _index(self: Tensor) -> Compose:
     if self.meta.numel != 1 or self.meta.dtype.kind not in "bui":
-        raise TypeError("only integer tensors of a single element can be converted to an index")
+        raise TypeError(NO_INDEX)
     return Compose(_number(self.meta, "item", None if self.meta.dtype.kind != "b" else int))
 
 

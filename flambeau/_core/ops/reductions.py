@@ -312,7 +312,7 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:  # noqa: A002
     """Whether all |input - other| <= atol + rtol * |other|."""
     if input.meta.dtype is not other.meta.dtype:
-        raise RuntimeError(f"{input.meta.dtype.name.capitalize()} did not match {other.meta.dtype.name.capitalize()}")
+        raise RuntimeError(f"{dtypes.title(input.meta.dtype)} did not match {dtypes.title(other.meta.dtype)}")
     return bool(all(input.isclose(other, rtol=rtol, atol=atol, equal_nan=equal_nan)))
 
 

@@ -12,6 +12,7 @@ from ..autograd import tape
 from ..tensor import Tensor, alias, empty
 from .axis_views import broadcast_tensors
 from .casts import to_dtype
+from .checks import of_kinds
 from .draws import generator_of
 from .elementwise import saved_tensor
 from .random import sampled
@@ -54,7 +55,9 @@ def _gamma_back(node: tape.Node, g: Tensor) -> Any:
 
 @op(method=False, name="_standard_gamma")
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
-    """Gamma numbers of the shapes in `input` and scale 1, differentiable (once) in the shapes."""
+    """Gamma numbers of the shapes in `input` and scale 1, differentiable (once) in the shapes.  Raises NotImplementedError for a type that is not
+    floating."""
+    of_kinds("gamma_cpu", input, "f")
     out = _gamma(empty(input.meta.shape, input.meta.dtype, input.meta.device), [input], generator)
     return tape.record(out, _gamma_back, (input,), ((input, input.store.version), (alias(out, out.meta, out.ptr), out.store.version)), "StandardGammaBackward0")
 
@@ -80,7 +83,9 @@ def _dirichlet_back(node: tape.Node, g: Tensor) -> Any:
 
 @op(method=False, name="_sample_dirichlet")
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:  # noqa: A002
-    """Points of the simplex with the concentrations in the last axis of `input`, differentiable (once) in them."""
+    """Points of the simplex with the concentrations in the last axis of `input`, differentiable (once) in them.  Raises
+    NotImplementedError for a type that is not floating."""
+    of_kinds("dirichlet", input, "f")
     m = input.meta
     if generator_of(m.device, generator).counts:
         out = _counted_dirichlet(empty(m.shape, m.dtype, m.device), [input], generator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import layout
+from .. import dtypes, layout
 from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..dtypes import int64
@@ -165,7 +165,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:  # noqa: A002
     """log of the running sum of exp along `dim`, without overflow."""
     axis = _axis(input, dim)
     if input.meta.dtype.kind not in "fc":
-        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{input.meta.dtype.name.capitalize()}\'')
+        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{dtypes.title(input.meta.dtype)}\'')
     if input.meta.dtype.is_complex:
         return _by_doubling(input, axis)
     out = _scan(input, axis, "logsumexp", input.meta.dtype)[0]

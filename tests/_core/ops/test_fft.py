@@ -75,12 +75,56 @@ def test_frequencies_and_shifts():
 
 @pytest.mark.parametrize("call,message", [
     (lambda: fb.fft.fft(fb.tensor(Z), 0), "Invalid number of data points"), (lambda: fb.fft.fft(fb.tensor(Z), norm="unit"), "Invalid normalization mode"),
-    (lambda: fb.fft.rfft(fb.tensor(Z)), "floating point input"), (lambda: fb.fft.fftn(fb.tensor(Z), dim=(0, 0)), "unique"),
+    (lambda: fb.fft.rfft(fb.tensor(Z)), "rfft expects a real input tensor, but got ComplexDouble"),
+    (lambda: fb.fft.ihfft2(fb.tensor(Z)), "ihfftn expects a real-valued input tensor, but got ComplexDouble"),
+    (lambda: fb.fft.fftn(fb.tensor(Z), dim=(0, 0)), "unique"),
     (lambda: fb.fft.fftn(fb.tensor(Z), s=(2,), dim=(0, 1)), "same length"), (lambda: fb.fft.fft(fb.tensor(Z), dim=3), "out of range"),
-    (lambda: fb.fft.fft(fb.zeros(4, dtype=fb.float16)), "Unsupported dtype")])
+    (lambda: fb.fft.fft(fb.zeros(4, dtype=fb.float16)), "Unsupported dtype Half"),
+    (lambda: fb.fft.rfft(fb.zeros(4, dtype=fb.bfloat16)), "Unsupported dtype BFloat16"),
+    (lambda: fb.fft.ifft(fb.zeros(4, dtype=fb.complex32)), "MKL FFT doesn't support tensors of type: Half")])
 def test_errors(call, message):
     with pytest.raises((RuntimeError, IndexError), match=message):
         call()
+
+
+def test_lengths_and_axes_are_integers():
+    z = fb.tensor(Z)
+    assert fb.equal(fb.fft.fft(z, fb.tensor([4]), fb.tensor(0)), fb.fft.fft(z, 4, 0)) and fb.equal(fb.fft.fftn(z, (fb.tensor(2),), [0]), fb.fft.fftn(z, 2, 0))
+    for call, message in ((lambda: fb.fft.fft(z, 2.0), r"fft_fft\(\): argument 'n' \(position 2\) must be int, not float"),
+                          (lambda: fb.fft.irfft(z, fb.tensor([4.0])), r"fft_irfft\(\): argument 'n' \(position 2\) must be int, not Tensor"),
+                          (lambda: fb.fft.fft(z, 2, 0.5), r"fft_fft\(\): argument 'dim' \(position 3\) must be int, not float"),
+                          (lambda: fb.fft.fft2(z, fb.tensor([2, 2])), r"fft_fft2\(\): argument 's' \(position 2\) must be tuple of ints, not Tensor"),
+                          (lambda: fb.fft.fftn(z, (2.0, 2)), "must be tuple of ints, but found element of type float at pos 0"),
+                          (lambda: fb.quantile(z.real, 0.5, fb.ones(1)), r"quantile\(\): argument 'dim' \(position 3\) must be int, not Tensor")):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("queue", ["eager", "lazy"])
+def test_halves_on_gpus(queue):
+    """In float32 and rounded once, of lengths that cuFFT has plans for."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((3, 8)).astype(np.float16)
+    with fb.simulate(gpus=1, queue=queue):
+        t = fb.tensor(x, device="cuda")
+        for name, more in (("fft", ()), ("rfft", ()), ("ihfft", ()), ("ifft", ()), ("fft", (16,)), ("rfft", (4,)), ("irfft", (8,)), ("hfft", (4,))):
+            made = getattr(fb.fft, name)(t, *more)
+            want = getattr(np.fft, name)(x.astype(np.float64), *more)
+            assert made.dtype is (fb.float16 if name in ("irfft", "hfft") else fb.complex32) and made.device.type == "cuda"
+            wide = made.cpu().to(fb.complex64 if made.is_complex() else fb.float32).numpy()
+            np.testing.assert_allclose(wide, want, rtol=2e-3, atol=2e-3 * np.abs(want).max())
+        back = fb.fft.ifftn(fb.fft.fftn(t.to(fb.complex32), s=(4, 8)))
+        assert back.dtype is fb.complex32 and (back.real[:3].float().cpu() - fb.tensor(x).float()).abs().max() < 5e-3
+        for call, size in ((lambda: fb.fft.fft(t, 6), r"\[6\]"), (lambda: fb.fft.irfft(t), r"\[14\]"), (lambda: fb.fft.rfft2(t), r"\[3, 8\]")):
+            with pytest.raises(RuntimeError, match="cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, but got a "
+                                                   f"signal size of{size}"):
+                call()
+        with pytest.raises(RuntimeError, match="Unsupported dtype BFloat16"):
+            fb.fft.fft(t.bfloat16())
+        leaf = t.clone().requires_grad_()
+        (fb.fft.fft(leaf).abs() ** 2).sum().backward()
+        np.testing.assert_allclose(leaf.grad.float().cpu().numpy(), 16 * x.astype(np.float32), rtol=1e-2, atol=0.3)
+    assert fb.fft.rfft(fb.ones(6, dtype=fb.float16, device="meta")).dtype is fb.complex32
 
 
 FORMS = {"fft": lambda z: fb.fft.fft(z * z, 5), "ifft": lambda z: fb.fft.ifft(z * z, dim=0, norm="ortho"), "fftn": lambda z: fb.fft.fftn(z * z),
