@@ -137,6 +137,12 @@ def wants_channels_last(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def image_strides(shape: Sequence[int], image: Sequence[int], strides: Sequence[int]) -> Shape:
+    """Strides of a fresh result of `shape` on images of such a layout: channels innermost where theirs are, else row by row."""
+    last = len(shape) == len(image) and wants_channels_last(image, strides)
+    return channels_last_strides(shape) if last else contiguous_strides(shape)
+
+
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory without overlap or gaps, in some order of the axes."""
     if 0 in shape:
@@ -159,6 +165,11 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return True
         reach += s * (d - 1)
     return False
+
+
+def same_places(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides `a` and `b` put the elements of `shape` at the same places: those of an axis of one element say nothing."""
+    return a == b or all(d == 1 or s == t for d, s, t in zip(shape, a, b, strict=True))
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

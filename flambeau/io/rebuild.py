@@ -78,7 +78,7 @@ def _view(given: Any, d: dtype | None, offset: Any, size: Any, stride: Any, grad
     s = untyped._storage
     t = tensor_on(s, meta(shape, strides, d, s.meta.device), s.ptr + offset * d.itemsize)
     if grad:
-        t.node = tape.leaf()
+        t.node = tape.leaf(t)
     return t
 
 

@@ -174,6 +174,19 @@ def test_channels_last():
     assert not layout.is_channels_last((2, 3), (3, 1))
 
 
+def test_strides_that_mean_the_same_places():
+    assert layout.same_places((2, 1, 3), (3, 3, 1), (3, 7, 1)) and layout.same_places((), (), ())
+    assert not layout.same_places((2, 1, 3), (3, 3, 1), (1, 3, 2))
+
+
+def test_results_of_images_lie_as_the_images():
+    last = layout.channels_last_strides((2, 3, 4, 5))
+    assert layout.image_strides((2, 6, 2, 2), (2, 3, 4, 5), last) == layout.channels_last_strides((2, 6, 2, 2))
+    assert layout.image_strides((2, 6, 2, 2), (2, 3, 4, 5), layout.contiguous_strides((2, 3, 4, 5))) == layout.contiguous_strides((2, 6, 2, 2))
+    assert layout.image_strides((2, 6, 2, 2), (2, 3, 4, 5), (1, 2, 6, 24)) == layout.contiguous_strides((2, 6, 2, 2))  # another order
+    assert layout.image_strides((2, 6), (2, 3, 4, 5), last) == (6, 1)  # no images any more
+
+
 def test_axes_wrap():
     assert [layout.wrap_dim(d, 3) for d in (-3, -1, 0, 2)] == [0, 2, 0, 2] and layout.wrap_dim(-1, 0) == 0
     with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-3, 2\], but got 3\)"):

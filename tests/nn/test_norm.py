@@ -114,3 +114,10 @@ def test_groups_of_images_with_channels_innermost(shape, form):
     made.backward(g)
     plain.backward(g)
     assert flambeau.allclose(x.grad, y.grad, atol=1e-5)
+    for norm in (lambda t: flambeau.nn.functional.group_norm(t, 3), lambda t: flambeau.nn.functional.batch_norm(t, None, None, training=True),
+                 lambda t: flambeau.nn.functional.batch_norm(t, flambeau.zeros(6), flambeau.ones(6))):
+        for arriving in (g, g.contiguous(memory_format=form)):  # which may lie in any way
+            gx, = flambeau.autograd.grad(norm(x), x, arriving)
+            assert gx.is_contiguous(memory_format=form)
+            assert flambeau.autograd.grad(norm(y), y, arriving)[0].is_contiguous() and not flambeau.nn.functional.instance_norm(x).is_contiguous(
+                memory_format=form)

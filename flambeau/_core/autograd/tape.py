@@ -8,7 +8,7 @@ SEQ       negative and falling: a node made later comes first off the heap; 0 fo
 GRAD      a leaf's accumulated gradient (`.grad`); None elsewhere
 BACKWARD  ``f(node, gradient) -> tuple`` of gradients, one an edge, None where there is none
 EDGES     the nodes of the operation's inputs, None for inputs that need no gradient
-SAVED     what BACKWARD needs; dropped after use unless the graph is retained
+SAVED     what BACKWARD needs; dropped after use unless the graph is retained.  Of a leaf: a weak reference to its tensor, or None
 EXTRA     None, or a dict: "name", "hooks" (of the tensor), "pre" and "post" (of a leaf's node), "retain" (a weak reference), "line", "meta", "stream"
 
 An operation with several outputs has one node, and per output a small node whose BACKWARD is `to_output`.
@@ -23,7 +23,7 @@ from itertools import count
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from .. import hooks
+from .. import hooks, layout
 from ..dtypes import title
 from ..runtime import versions
 from ..tensor import Tensor, alias
@@ -32,14 +32,16 @@ from .mode import _grad
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from ..tensor import Meta
+
 SEQ, GRAD, BACKWARD, EDGES, SAVED, EXTRA = range(6)
 Node = list[Any]
 next_seq = count(-1, -1).__next__
 
 
-def leaf() -> Node:
-    """The node of a tensor whose gradient is accumulated in `.grad`."""
-    return [0, None, None, (), None, None]
+def leaf(t: Tensor | None = None) -> Node:
+    """The node of a tensor whose gradient is accumulated in `.grad`, laid out as `t` is then."""
+    return [0, None, None, (), None if t is None else weakref.ref(t), None]
 
 
 def new(backward: Callable[[Node, Any], Any], edges: tuple[Node | None, ...], saved: Any = None, extra: dict[str, Any] | None = None) -> Node:
@@ -510,7 +512,7 @@ def _run(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: bool
                 if type(gs) is not list:
                     gs = list(gs)
                 gs[k] = None  # so that a leaf can see whether anybody else holds the gradient
-                if e[1] is None and getrefcount(ge) <= 2 and type(ge) is Tensor and getrefcount(ge.store) == 2 and ge.meta.contiguous and ge.node is None:
+                if e[1] is None and getrefcount(ge) <= 2 and type(ge) is Tensor and getrefcount(ge.store) == 2 and ge.node is None and lies_as_leaf(ge, e):
                     e[1] = ge  # the common leaf, written out: see `_to_leaf`
                 else:
                     _send(e, ge, heap, pending, create, capture, leaves)
@@ -589,12 +591,12 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     elif old is None:
         # take the gradient over when nobody else holds it or its memory (2: argument and local), or borrow its memory, else copy
         if create:  # it is part of a graph: what is written to `.grad` must not reach that
-            g = g.clone()
-        elif not (getrefcount(g) <= _HELD and g.meta.contiguous and g.node is None):
-            g = g.detach().clone()
+            g = _as_leaf_lies(g, e)
+        elif not (getrefcount(g) <= _HELD and g.node is None and lies_as_leaf(g, e)):
+            g = _as_leaf_lies(g.detach(), e)
         elif getrefcount(g.store) != 2:
             lent = borrowed(g) if g.base is not None and type(g) is Tensor else None
-            g = g.detach().clone() if lent is None else lent
+            g = _as_leaf_lies(g.detach(), e) if lent is None else lent
         e[1] = g
     elif create or old.node is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one
         e[1] = old + g
@@ -610,6 +612,33 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
         if arrived is not None:
             for after in list(extra["post"].values()):
                 after(arrived)
+
+
+def lies_as_leaf(g: Tensor, e: Node) -> bool:
+    """Whether a gradient lies in memory as `.grad` of its leaf has to: as a leaf that fills its block, and row by row for another.
+
+    It is PyTorch's rule, so that an optimizer's step finds weights and gradients side by side, whatever their layout.
+    """
+    m, t = g.meta, None if e[4] is None else e[4]()
+    if t is None or m is t.meta:
+        return m.contiguous or t is not None and layout.is_dense(m.shape, m.strides)
+    return layout.same_places(m.shape, m.strides, _wanted(m, t.meta))
+
+
+def _wanted(m: Meta, leaf: Meta) -> tuple[int, ...]:
+    """The strides of a gradient of a leaf: where that fills its block its own."""
+    if m.shape == leaf.shape and (leaf.contiguous or layout.is_dense(leaf.shape, leaf.strides)):
+        return leaf.strides
+    return layout.contiguous_strides(m.shape)
+
+
+def _as_leaf_lies(g: Tensor, e: Node) -> Tensor:
+    """A copy of a gradient that lies as `.grad` of its leaf has to.  Recorded."""
+    t = None if e[4] is None else e[4]()
+    strides = None if t is None else _wanted(g.meta, t.meta)
+    if type(g) is not Tensor or strides is None or g.meta.strides == strides:
+        return g.clone()
+    return g.new_empty_strided(g.meta.shape, strides).copy_(g)
 
 
 # by the ids of storages: gradients of leaves that were borrowed from them, weakly, and where they begin and end

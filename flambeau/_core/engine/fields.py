@@ -54,6 +54,9 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "reads_apart": frozenset((True,)),
     # whether its form in place is no write that autograd is asked about, so that a leaf may take it: the result is a truth
     "on_leaves": frozenset((True,)),
+    # of a formula, what its gradient's layout follows: the saved operands' ("saved"), which PyTorch's kernel of that gradient names first; else that of
+    # the gradient that arrives
+    "gradient_lies": frozenset(("saved",)),
     # what it does with its first operand's memory: its result is a view of it, where it is no copy; the operand itself gets another layout of it; or
     # it does not look at it
     "memory": frozenset(("view", "relaid", "none")),

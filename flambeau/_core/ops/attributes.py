@@ -120,7 +120,7 @@ def requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
                 raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
             if is_inference(self) and not versions.inference.get():
                 raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-            self.node = tape.leaf()
+            self.node = tape.leaf(self)
             kept = self.__dict__.pop("_kept_grad", None)
             if kept is not None:
                 self.node[tape.GRAD] = kept
@@ -406,7 +406,7 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     out.meta, out.store, out.ptr, out.node, out.base = self.meta, fresh, fresh.ptr + (at - self.store.ptr), None, None
     memo[id(self)] = out
     if self.node is not None:
-        out.node = tape.leaf()
+        out.node = tape.leaf(out)
         if self.node[tape.GRAD] is not None:
             out.node[tape.GRAD] = _copy.deepcopy(self.node[tape.GRAD], memo)
     for k, v in self.__dict__.items():
@@ -420,7 +420,7 @@ def _rebuild(kind: type, s: Storage, place: tuple[int, tuple[int, ...], tuple[in
     """A pickled tensor again: (bytes from the storage's start, shape, strides)."""
     offset, shape, strides = place
     out = tensor_on(s, meta(shape, strides, d, s.meta.device), s.ptr + offset)
-    out.node = tape.leaf() if requires_grad else None
+    out.node = tape.leaf(out) if requires_grad else None
     if kind is not Tensor:
         out.__class__ = kind
         out.meta = out.meta  # a class that answers for operations has metas of its own
@@ -432,7 +432,7 @@ def _rebuild_bare(kind: type, shape: tuple[int, ...], strides: tuple[int, ...], 
     """A pickled tensor of the meta device again."""
     from ..tensor import empty
     out = empty(shape, d, device_class("meta"), strides)
-    out.node = tape.leaf() if requires_grad else None
+    out.node = tape.leaf(out) if requires_grad else None
     if kind is not Tensor:
         out.__class__ = kind
         out.meta = out.meta  # a class that answers for operations has metas of its own

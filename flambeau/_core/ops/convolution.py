@@ -23,7 +23,7 @@ from ..tensor import Tensor, alias, empty, meta
 from . import launch
 from .casts import to_dtype
 from .convolving import convolve, served
-from .copies import cast_program, contiguous
+from .copies import cast_program, contiguous, laid_by
 from .creation import zeros_meta
 from .device_errors import mismatch
 from .elementwise import saved_tensor
@@ -271,12 +271,14 @@ def _c(t: Tensor) -> Tensor:
 
 
 def _forward(x: Tensor, w: Tensor, g: Geometry, bias: Tensor | None = None) -> Tensor:
-    return tape.record(_forward_raw(x, w, bias, g), _forward_back, (x, w) if bias is None else (x, w, bias), (x, x.store.version, w, w.store.version, g),
+    made = _forward_raw(x, w, bias, g)
+    return tape.record(made, _forward_back, (x, w) if bias is None else (x, w, bias), (x, x.store.version, w, w.store.version, g, made.meta),
                        "ConvolutionBackward0")
 
 
 def _forward_back(node: Any, gy: Tensor) -> Any:
-    x, vx, w, vw, g = node[tape.SAVED]
+    x, vx, w, vw, g, made = node[tape.SAVED]
+    gy = laid_by(gy, made)  # once for both
     saved_tensor(x, vx, node)
     saved_tensor(w, vw, node)
     ex, ew, *eb = node[tape.EDGES]
@@ -285,11 +287,13 @@ def _forward_back(node: Any, gy: Tensor) -> Any:
 
 
 def _to_input(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
-    return tape.record(_to_input_raw(gy, w, g), _to_input_back, (gy, w), (gy, gy.store.version, w, w.store.version, g), "ConvolutionBackward0")
+    made = _to_input_raw(gy, w, g)
+    return tape.record(made, _to_input_back, (gy, w), (gy, gy.store.version, w, w.store.version, g, made.meta), "ConvolutionBackward0")
 
 
 def _to_input_back(node: Any, gx: Tensor) -> Any:
-    gy, vg, w, vw, g = node[tape.SAVED]
+    gy, vg, w, vw, g, made = node[tape.SAVED]
+    gx = laid_by(gx, made)
     saved_tensor(gy, vg, node)
     saved_tensor(w, vw, node)
     ey, ew = node[tape.EDGES]

@@ -119,12 +119,30 @@ def strides_for(shape: Any, strides: tuple[int, ...], memory_format: Any) -> tup
 
 def laid_as(made: Tensor, image: Tensor) -> Tensor:
     """The result of an operation on images, with its channels innermost where those of `image` are.  Recorded."""
-    m, like = made.meta, image.meta
+    return laid_by(made, image.meta)
+
+
+def laid_by(made: Tensor, like: Meta) -> Tensor:
+    """`laid_as` images of this meta."""
+    m = made.meta
     if like.contiguous or len(m.shape) != len(like.shape) or not layout.wants_channels_last(like.shape, like.strides):
         return made
     if m.strides == layout.channels_last_strides(m.shape):
         return made
     return clone(made, memory_format=channels_last if len(m.shape) == 4 else channels_last_3d)
+
+
+def as_images(image: Tensor) -> Tensor:
+    """`image` for an operation that is made of others, which lay gradients in their own ways: its gradient has its channels innermost where it has."""
+    m = image.meta
+    if m.contiguous or image.node is None or not m.plain or "_tangents" in image.__dict__ or not layout.wants_channels_last(m.shape, m.strides):
+        return image
+    return tape.record(alias(image, m, image.ptr), _as_images, (image,), m, "CloneBackward0")
+
+
+@tape.keeps_nothing
+def _as_images(node: Any, g: Tensor) -> Any:
+    return (laid_by(g, node[tape.SAVED]),)
 
 
 def _contiguous(input: Tensor, *, memory_format: Any = None) -> Any:  # noqa: A002

@@ -68,6 +68,7 @@ class Info(tape.Described):
 
 
 _ON_LEAVES = fields.of("on_leaves")
+_LIES = fields.of("gradient_lies")
 
 
 class Pointwise:
@@ -193,6 +194,9 @@ class Pointwise:
         common = self.common(operands) if self.promote != "none" else None
         layouts = [(tuple(x.meta.shape), self._read(x.meta, common if i not in self.apart else None)) if isinstance(x, Tensor) else ((), ())
                    for i, x in enumerate(operands)]
+        if isinstance(self.formula, _Derived) and self.formula.op.name in _LIES:
+            arriving = sum(self.formula.given)
+            layouts = layouts[arriving:] + layouts[:arriving]
         return layout.result_strides(tuple(layout.broadcast_shapes(*[s for s, _ in layouts])), layouts)
 
     @staticmethod

@@ -99,7 +99,7 @@ def rows(name: str, element: Callable[[Expr], Expr], *, types: Callable[..., dty
     def formula(x: Expr) -> Any:
         y = element(x)
         return (y,), (y,)
-    form = FORMS[name] = Rowwise(name, "rc -> rc", formula, elements, like=True)
+    form = FORMS[name] = Rowwise(name, "rc -> rc", formula, elements, like="dense")
 
     def function(input: Tensor, dim: Any, *, dtype: Any = None) -> Tensor:  # noqa: A002
         result = types(name, input.meta.dtype, dtype)

@@ -184,7 +184,8 @@ def _plan_updates(formula: Pointwise, items: Sequence[tuple[tuple[Tensor, ...], 
     for i, (own, other) in enumerate(items):
         m = own[0].meta
         for o, d in zip((*own, *(() if shared else (other,))), (*types, last.meta.dtype)):
-            if o.meta.strides != m.strides or o.meta.shape != m.shape or o.meta.dtype is not d or o.meta.device is not m.device:
+            same = o.meta.shape == m.shape and layout.same_places(m.shape, o.meta.strides, m.strides)
+            if not same or o.meta.dtype is not d or o.meta.device is not m.device:
                 odd.add(i)
     fitting = [own[0] for i, (own, _) in enumerate(items) if i not in odd]
     operands = (*outs, last)

@@ -44,8 +44,8 @@ def _channels(metas: Sequence[Any]) -> Places:
     return Places({"r": (shape[0],), "c": (shape[1],), "s": tuple(shape[2:])}, (whole, *[((("c", 0),),)] * (len(metas) - 1)), (whole,))
 
 
-TRAINED = Rowwise("batch_norm", "rcs, c, c -> rcs", _trained, _channels, fused="", numbers="f", like=True, grad_name="NativeBatchNormBackward0")
-APPLIED = Rowwise("batch_norm", "rcs, c, c, c, c -> rcs", _applied, _channels, fused="", like=True, grad_name="NativeBatchNormBackward0")
+TRAINED = Rowwise("batch_norm", "rcs, c, c -> rcs", _trained, _channels, fused="", numbers="f", like="images", grad_name="NativeBatchNormBackward0")
+APPLIED = Rowwise("batch_norm", "rcs, c, c, c, c -> rcs", _applied, _channels, fused="", like="images", grad_name="NativeBatchNormBackward0")
 _RSTD = Pointwise("batch_norm_rstd", lambda var, eps: E.rsqrt(var + eps), 1)
 # what training makes of the running statistics
 _MOVED = Pointwise("running_statistics", lambda mean, var, rm, rv, keep, take, unbiased: (rm * keep + mean * take, rv * keep + var * (take * unbiased)), 4)

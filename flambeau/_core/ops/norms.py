@@ -93,7 +93,7 @@ def _pairs(metas: Sequence[Any], axes: tuple[int, ...]) -> Places:
 
 
 NORM = Rowwise("norm", "rc -> r", _norm, row_values, grad_name="LinalgVectorNormBackward0")
-NORMALIZE = Rowwise("normalize", "rc -> rc", _normalize, elements, numbers="f", like=True)
+NORMALIZE = Rowwise("normalize", "rc -> rc", _normalize, elements, numbers="f", like="dense")
 COSINE = Rowwise("cosine_similarity", "rc, rc -> r", _cosine, _pairs, numbers="f")
 
 

@@ -314,6 +314,7 @@ pointwise("prelu", "input weight", lambda x, w: where(x > 0.0, x, w * x), spaces
 has("acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh softplus tan", autocast="cuda full")
 has("atan2", autocast="cuda widest")
 has("prelu", autocast="lower")
+has("erf leaky_relu prelu relu threshold", gradient_lies="saved")
 has("positive prelu", batch="pointwise")
 has("neg positive", sums="itself")
 has("abs ceil floor frac hardshrink hardtanh nan_to_num neg round sgn sign trunc", out_type="same")

@@ -24,7 +24,7 @@ from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
-from .copies import contiguous, laid_as
+from .copies import as_images, contiguous, laid_as
 from .indexing.along_axis import _written
 from .table import op
 from .windows import added_up
@@ -104,17 +104,27 @@ def _pool(name: str, n: int, m: Meta, ceil: bool, kernel: Any, stride: Any, padd
 
 
 def _bordered(x: Tensor, p: Pool, value: Any) -> Tensor:
-    """x in a border of `value` that all windows fit into, contiguous; outside the tape."""
+    """x in a border of `value` that all windows fit into, dense in the layout of images; outside the tape."""
     x = x.detach()
     if p.inside:
-        return contiguous(x)
-    out = new(meta((*x.meta.shape[:2], *p.reach), None, x.meta.dtype, x.meta.device))
+        return _dense(x)
+    out = new(_laid((*x.meta.shape[:2], *p.reach), x.meta, x.meta.dtype))
     launch.fill(out, value)
     offset = 0
     for pad, s in zip(p.padding, out.meta.strides[2:], strict=True):
         offset += pad * s
     _copy(_raw(out, x.meta.shape, out.meta.strides, offset), x)
     return out
+
+
+def _laid(shape: Sizes, image: Meta, d: Any) -> Meta:
+    """The meta of a fresh result of this shape on images of such a layout."""
+    return meta(shape, layout.image_strides(shape, image.shape, image.strides), d, image.device)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """x row by row, or channels last where it lies so with gaps."""
+    return laid_as(x, x) if layout.wants_channels_last(x.meta.shape, x.meta.strides) else contiguous(x)
 
 
 # -------------------------------------------------------------------------------------------------------------------- max
@@ -129,24 +139,26 @@ def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     """The greatest of each small window and its position, in one pass over the results as they lie in memory."""
     d = x.meta.dtype
     shape = (*x.meta.shape[:2], *p.out)
-    values, flat = empty(shape, d, x.meta.device), empty(shape, int64, x.meta.device)
+    values, flat = new(_laid(shape, x.meta, d)), new(_laid(shape, x.meta, int64))
     if not values.meta.numel:
         return values, flat
     program, numbers = _small(x, p)
-    launch.run(program, (values.meta.numel,), [_raw(values, (values.meta.numel,), (1,)), _raw(flat, (values.meta.numel,), (1,))], [contiguous(x.detach())],
+    launch.run(program, (values.meta.numel,), [_raw(values, (values.meta.numel,), (1,)), _raw(flat, (values.meta.numel,), (1,))], [_dense(x.detach())],
                [(1,), (1,), (0,)], numbers, name="max_pool")
     return values, flat
 
 
 def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
     """The program for small windows and its numbers."""
+    last = layout.wants_channels_last(x.meta.shape, x.meta.strides)
     steps = layout.contiguous_strides(p.image)
     taps = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
-    numbers = (*map(float, p.out), layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
+    channels = (x.meta.shape[1],) if last else ()
+    numbers = (*map(float, (*p.out, *channels)), *channels, layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
                *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
     if not p.inside:
         numbers += (*p.stride, *p.padding, *p.dilation, *p.image)
-    return _small_program(x.meta.dtype, p.kernel, p.inside), numbers
+    return _small_program(x.meta.dtype, p.kernel, p.inside, last), numbers
 
 
 def unravelled(place: Expr, sizes: list[Expr]) -> tuple[list[Expr], Expr]:
@@ -160,18 +172,21 @@ def unravelled(place: Expr, sizes: list[Expr]) -> tuple[list[Expr], Expr]:
 
 
 @cache
-def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
-    """Numbers: output sizes (as floats), the image's size, the padding's offset, strides and taps as offsets; where windows
-    reach over the border also strides, paddings, dilations and image sizes."""
+def _small_program(d: Any, kernel: Sizes, inside: bool, last: bool) -> Map:
+    """Numbers: output sizes (as floats; last: and the channels, innermost then, once more as an integer), the image's size, the padding's offset,
+    strides and taps as offsets; where windows reach over the border also strides, paddings, dilations and image sizes."""
     k, wide = len(kernel), dtypes.float64
     count = math.prod(kernel)
-    at = k + 2
-    whole, pad = E.scalar(k, int64), E.scalar(k + 1, int64)
-    own, rest = unravelled(E.coord(0), [E.scalar(i, wide) for i in range(k)])
+    at = k + 2 * last
+    whole, pad = E.scalar(at, int64), E.scalar(at + 1, int64)
+    at += 2
+    own, rest = unravelled(E.coord(0), [E.scalar(i, wide) for i in range(k + last)])
     place = pad
     for i in reversed(range(k)):
         place = place + own[i] * E.scalar(at + i, int64)
-    base = rest * whole
+    base, apart = rest * whole, E.scalar(k + 1, int64)
+    if last:
+        base = base * apart + own[k]
     at += k
     fits = []  # for each axis and place in the kernel, whether it falls on the image
     if not inside:
@@ -182,20 +197,21 @@ def _small_program(d: Any, kernel: Sizes, inside: bool) -> Map:
     best, where = E.const(_lowest(d), d.opmath), E.const(-1, int64)
     for t, taps in enumerate(itertools.product(*map(range, kernel))):
         offset = place + E.scalar(at + t, int64)
+        there = base + (offset * apart if last else offset)
         if inside:
-            v = E.cast(E.gather(0, base + offset, d), d.opmath)
+            v = E.cast(E.gather(0, there, d), d.opmath)
         else:
             good = fits[0][taps[0]]
             for i in range(1, k):
                 good = good & fits[i][taps[i]]
-            v = E.cast(E.gather(0, E.where(good, base + offset, base), d), d.opmath)
+            v = E.cast(E.gather(0, E.where(good, there, base), d), d.opmath)
         more = v > best
         if d.kind == "f":
             more = more | (E.isnan(v) & ~E.isnan(best))
         if not inside:
             more = (more | (where < 0)) & good
         best, where = (v, offset) if inside and not t else (E.where(more, v, best), E.where(more, offset, where))
-    scalars = (wide,) * k + (int64,) * (2 + k + count + (0 if inside else 4 * k))
+    scalars = (wide,) * (k + last) + (int64,) * (last + 2 + k + count + (0 if inside else 4 * k))
     return Map((E.cast(best, d), where), (d,), scalars)
 
 
@@ -228,7 +244,7 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     d = x.meta.dtype
     n, k = len(p.image), len(p.image)
     shape = (*x.meta.shape[:2], *p.out)
-    values, at, flat = empty(shape, d, x.meta.device), empty(shape, int64, x.meta.device), empty(shape, int64, x.meta.device)
+    values, at, flat = new(_laid(shape, x.meta, d)), new(_laid(shape, x.meta, int64)), new(_laid(shape, x.meta, int64))
     if not values.meta.numel:
         return values, flat
     view = _windows(_bordered(x, p, _lowest(d)), p.geometry())
@@ -243,9 +259,9 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
     if x.meta.dtype.is_complex or x.meta.dtype.kind == "b":
         raise NotImplementedError(f'"{name}" not implemented for \'{dtypes.title(x.meta.dtype)}\'')
     p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
-    x = x.unsqueeze(0) if single else x
+    x = contiguous(x).unsqueeze(0) if single else x
     values, at = _max_raw(x, p)
-    tape.record(values, _max_back, (x,), (tuple(x.meta.shape), tape.keep(at), p), f"MaxPool{n}DWithIndicesBackward0")
+    tape.record(values, _max_back, (x,), (x.meta, tape.keep(at), p), f"MaxPool{n}DWithIndicesBackward0")
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
@@ -254,27 +270,30 @@ def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: A
     if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
         _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
-    if x.meta.contiguous and x.meta.numel and x.meta.dtype.kind in "fiu":
+    if (x.meta.contiguous or layout.wants_channels_last(x.meta.shape, x.meta.strides)) and x.meta.numel and x.meta.dtype.kind in "fiu":
         p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         if p.inside and p.few:
-            out = _over_windows("max", x.unsqueeze(0) if single else x, p)
+            out = _over_windows("max", contiguous(x).unsqueeze(0) if single else x, p)
             return out.squeeze(0) if single else out
     return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 
 
 @tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
-    shape, held, p = node[tape.SAVED]
+    image, held, p = node[tape.SAVED]
     (at,) = tape.kept(node, held)
-    rows = shape[0] * shape[1]
-    if not rows:
-        return (g.new_zeros(shape),)
+    (n, c), size, last = image.shape[:2], image.shape[2:], layout.wants_channels_last(image.shape, image.strides)
+    if not n * c:
+        return (g.new_zeros(image.shape),)
     if dispatch.sorts_writes(g.meta.device) and not tape.recording(g) and math.prod(_reaching(p)) <= _FEW:
-        return (_max_collected(g, shape, at, p),)
-    flat, at, g = g.new_zeros((rows, layout.numel(shape[2:]))), at.reshape(rows, -1), g.reshape(rows, -1)
+        return (_max_collected(g, image, at, p),)
+    if last:  # (n, places, c): the channels stay innermost
+        flat, at, g = g.new_zeros((n, layout.numel(size), c)), at.flatten(2).transpose(1, 2), g.flatten(2).transpose(1, 2)
+    else:
+        flat, at, g = g.new_zeros((n * c, layout.numel(size))), at.reshape(n * c, -1), g.reshape(n * c, -1)
     if tape.recording(g) or not _written("scatter_add", flat, 1, at, g, "add", known=True):
         flat = flat.scatter_add(1, at, g)
-    return (flat.reshape(shape),)
+    return (flat.reshape(n, *size, c).movedim(-1, 1) if last else flat.reshape(image.shape),)
 
 
 def _reaching(p: Pool) -> Sizes:
@@ -283,8 +302,8 @@ def _reaching(p: Pool) -> Sizes:
 
 
 @cache
-def _collecting(d: Any, stride: Sizes, reaching: Sizes) -> Map:
-    """The sum of the gradients of the windows that chose an element."""
+def _collecting(d: Any, stride: Sizes, reaching: Sizes, inner: bool) -> Map:
+    """The sum of the gradients of the windows that chose an element.  inner: one of (n, *image, c), else of (planes, *image)."""
     wide, k = d.opmath, len(stride)
     pads, steps, outs, out_steps = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
     own, zero, total = E.const(0, int64), E.const(0, int64), E.const(0, wide)
@@ -293,6 +312,8 @@ def _collecting(d: Any, stride: Sizes, reaching: Sizes) -> Map:
     last = [(E.coord(1 + i) + pads[i]) // stride[i] for i in range(k)]  # of the windows that begin there or before
     for back in itertools.product(*map(range, reaching)):
         offset, good = E.coord(0) * E.scalar(4 * k, int64), E.const(True, dtypes.bool_)
+        if inner:
+            offset = offset + E.coord(1 + k)
         for i in range(k):
             o = last[i] - back[i]
             good = good & (o >= 0) & (o < outs[i])
@@ -303,15 +324,16 @@ def _collecting(d: Any, stride: Sizes, reaching: Sizes) -> Map:
     return Map((E.cast(total, d),), (d, int64), (int64,) * (4 * k + 1))
 
 
-def _max_collected(g: Tensor, shape: Sizes, at: Tensor, p: Pool) -> Tensor:
+def _max_collected(g: Tensor, image: Meta, at: Tensor, p: Pool) -> Tensor:
     """The gradients of the windows that chose each element, added up at the element: in one pass, always in the same order."""
-    d, program = g.meta.dtype, _collecting(g.meta.dtype, p.stride, _reaching(p))
-    out = empty(shape, d, g.meta.device)
-    planes = shape[0] * shape[1]
-    domain = (planes, *p.image)
-    numbers = (*p.padding, *layout.contiguous_strides(p.image), *p.out, *layout.contiguous_strides(p.out), layout.numel(p.out))
-    nowhere = (0,) * len(domain)
-    launch.run(program, domain, [out], [contiguous(g), at], [layout.contiguous_strides(domain), nowhere, nowhere], numbers, name="max_pool_backward")
+    d, (n, c), last = g.meta.dtype, image.shape[:2], layout.wants_channels_last(image.shape, image.strides)
+    out, channels = new(_laid(tuple(image.shape), image, d)), c if last else 1
+    domain = (n, *p.image, c) if last else (n * c, *p.image)
+    steps = [s * channels for s in layout.contiguous_strides(p.out)]
+    numbers = (*p.padding, *layout.contiguous_strides(p.image), *p.out, *steps, layout.numel(p.out) * channels)
+    nowhere, g = (0,) * len(domain), laid_as(g.detach(), out) if last else contiguous(g)
+    launch.run(_collecting(d, p.stride, _reaching(p), last), domain, [out], [g, at], [layout.contiguous_strides(domain), nowhere, nowhere], numbers,
+               name="max_pool_backward")
     return out
 
 
@@ -337,7 +359,7 @@ def _over_taps(how: str, d: Any, count: int) -> Map:
 def _pooling(how: str, m: Meta, p: Pool) -> tuple[Meta, routines.Bound, list[int]]:
     """Of small windows inside an image laid out as m says: the sums', or the greatest's, layout, what writes them, and the bytes from the image's
     address to each of those that it takes behind the result's."""
-    made = meta((*m.shape[:2], *p.out), None, m.dtype, m.device)
+    made = _laid((*m.shape[:2], *p.out), m, m.dtype)
     strides, places = _taps(m.dtype, m.strides, p.kernel, p.stride, p.dilation)
     rooms = [made.nbytes, *[m.nbytes - place for place in places]]
     return made, launch.plan(m.device, _over_taps(how, m.dtype, len(places)), tuple(made.shape), [made.strides, *[strides] * len(places)], rooms,
@@ -362,7 +384,7 @@ def _sum_along(image: Tensor, axis: int, out: int, kernel: int, stride: int, dil
     rows of the image, and what windows share is added up once."""
     shape, st = list(image.meta.shape), image.meta.strides
     shape[axis] = out
-    made = empty(tuple(shape), image.meta.dtype, image.meta.device)
+    made = new(_laid(tuple(shape), image.meta, image.meta.dtype))
     if made.meta.numel:
         steps = (*st[:axis], st[axis] * stride, *st[axis + 1:], st[axis] * dilation)
         launch.run(_sum_program(image.meta.dtype), (*shape, kernel), [made], [image], [made.meta.strides, steps], name="avg_pool")
@@ -373,30 +395,31 @@ def _sum_windows(x: Tensor, p: Pool) -> Tensor:
     """The sum of each window, zeros beyond the image.  Recorded."""
     n = len(p.image)
     if p.few and x.meta.numel:
-        out = _over_windows("sum", x if p.inside and x.meta.contiguous else _bordered(x, p, 0), p)
+        out = _over_windows("sum", _bordered(x, p, 0), p)
     else:
         out = _bordered(x, p, 0)
         for axis, sizes in enumerate(zip(p.out, p.kernel, p.stride, p.dilation, strict=True), 2):
             out = _sum_along(out, axis, *sizes)
-    return tape.record(out, _sum_back, (x,), (tuple(x.meta.shape), p), f"AvgPool{n}DBackward0")
+    return tape.record(out, _sum_back, (x,), (x.meta, p), f"AvgPool{n}DBackward0")
 
 
 @tape.keeps_nothing
 def _sum_back(node: Any, g: Tensor) -> Any:
-    shape, p = node[tape.SAVED]
-    return (_spread_windows(g, shape, p),)
+    image, p = node[tape.SAVED]
+    return (_spread_windows(g, image, p),)
 
 
-def _spread_windows(g: Tensor, shape: Sizes, p: Pool) -> Tensor:
-    """Each window's gradient added to all its elements.  Recorded."""
-    source = contiguous(g.detach())
-    pieces = _raw(source, (*source.meta.shape, *p.kernel), (*source.meta.strides, *[0] * len(p.kernel)))
-    whole = added_up(pieces, 2, p.reach, p.stride, p.dilation)
-    st = whole.meta.strides
-    offset = 0
-    for pad, s in zip(p.padding, st[2:], strict=True):
-        offset += pad * s
-    out = contiguous(_raw(whole, shape, st, offset))
+def _spread_windows(g: Tensor, image: Meta, p: Pool) -> Tensor:
+    """Each window's gradient added to all its elements, laid out as the images are.  Recorded."""
+    source, last, k = g.detach(), layout.wants_channels_last(image.shape, image.strides), len(p.kernel)
+    source = source if last else contiguous(source)
+    whole, steps = [*source.meta.shape], [*source.meta.strides]
+    if last:
+        whole, steps = [whole[0], *whole[2:], whole[1]], [steps[0], *steps[2:], steps[1]]
+    made = added_up(_raw(source, (*whole, *p.kernel), (*steps, *[0] * k)), 1 if last else 2, p.reach, p.stride, p.dilation)
+    st = made.meta.strides
+    st = (st[0], st[-1], *st[1:-1]) if last else st
+    out = _dense(_raw(made, image.shape, st, sum([pad * s for pad, s in zip(p.padding, st[2:], strict=True)])))
     return tape.record(out, lambda node, gg: (_sum_windows(gg, node[tape.SAVED]),), (g,), p, "AvgPoolBackwardBackward0")
 
 
@@ -422,7 +445,8 @@ def _mean(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, 
     if x.meta.dtype.kind == "f" and x.meta.dtype.itemsize == 2:  # the sums, which may pass float16's range, are not rounded
         return to_dtype(_mean(name, n, to_dtype(x, float32), kernel, stride, padding, ceil, include, override), x.meta.dtype)
     p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, 1))
-    x, d = x.unsqueeze(0) if single else x, x.meta.dtype
+    x, d = contiguous(x) if single or n == 3 else x, x.meta.dtype  # as in PyTorch, means of volumes are row-major
+    x = x.unsqueeze(0) if single else x
     if d.kind not in "fc" and d is not int64:
         of_kinds("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, "fc")
     if override == 0:
@@ -463,6 +487,7 @@ def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
 def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
     of_kinds(name, x, "f")
     single = _single(name, x.meta.shape, n, False)
+    x = contiguous(x) if single or n == 3 else x
     x = x.unsqueeze(0) if single else x
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
@@ -471,19 +496,20 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
         made = _mean(name, n, x, kernel, None, 0, False, True, None)
     else:
         from .ranges import arange
-        made = x
+        x = made = as_images(x)
         for axis, (i, o) in enumerate(zip(image, out, strict=True)):
             low, high = _bounds(x, i, o)
             at = arange(i, device=x.meta.device).unsqueeze(-1)
             matrix = ((at >= low) & (at < high)).to(x.meta.dtype) / (high - low)
             made = (made.movedim(2 + axis, -1) @ matrix).movedim(-1, 2 + axis)
-        made = contiguous(made)
+        made = laid_as(contiguous(made), x)
     return made.squeeze(0) if single else made
 
 
 def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
     of_kinds(name, x, "f")
     single = _single(name, x.meta.shape, n)
+    x = contiguous(x) if single or n == 3 else x
     x = x.unsqueeze(0) if single else x
     out = _targets(name, x, size, n)
     image = tuple(x.meta.shape[2:])
@@ -491,7 +517,7 @@ def _adaptive_max(name: str, n: int, x: Tensor, size: Any) -> tuple[Tensor, Tens
         kernel = tuple(i // o for i, o in zip(image, out, strict=True))
         values, at = _max(name, n, x, kernel, None, 0, 1, False)
     else:
-        values, at = _by_cells(x, image, out)
+        values, at = [laid_as(t, x) for t in _by_cells(as_images(x), image, out)]
     return (values.squeeze(0), at.squeeze(0)) if single else (values, at)
 
 
@@ -523,33 +549,27 @@ def _define(n: int) -> None:
 
     def with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
                      return_indices: bool = False) -> tuple[Tensor, Tensor]:
-        values, at = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
-        return laid_as(values, input), laid_as(at, input)
+        return _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
 
     def max_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,  # noqa: A002
                  return_indices: bool = False) -> Any:
         if not return_indices and (input.node is None or not _grad.get()):
-            return laid_as(_greatest(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode), input)
+            return _greatest(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
         values, at = _max(max_name, n, input, kernel_size, stride, padding, dilation, ceil_mode)
-        values = laid_as(values, input)
-        return (values, laid_as(at, input)) if return_indices else values
+        return (values, at) if return_indices else values
 
     def avg_pool(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,  # noqa: A002
                  divisor_override: int | None = None) -> Tensor:
-        made = _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return laid_as(made, input) if n == 2 else made  # as in PyTorch, means of volumes are row-major
+        return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
     def avg_pool_1(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:  # noqa: A002, E501
         return _mean(avg_name, n, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
     def adaptive_avg(input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
-        made = _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
-        return laid_as(made, input) if n == 2 else made
+        return _adaptive_mean(f"adaptive_avg_pool{n}d", n, input, output_size)
 
     def adaptive_max(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:  # noqa: A002
         values, at = _adaptive_max(adaptive_name, n, input, output_size)
-        if n == 2:
-            values, at = laid_as(values, input), laid_as(at, input)
         return (values, at) if return_indices else values
 
     def adaptive_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple[Tensor, Tensor]:  # noqa: A002

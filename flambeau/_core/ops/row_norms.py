@@ -12,7 +12,7 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .checks import of_kinds, same_device
-from .memory_format import channels_last, channels_last_3d
+from .copies import contiguous
 from .row_places import Places
 from .rowwise import Rowwise
 from .table import op
@@ -68,8 +68,9 @@ def _groups_and_moments(metas: Sequence[Any], groups: int) -> Places:
 
 LAYER_NORM = Rowwise("layer_norm", "rc, c, c -> rc", _normalized("c"), _last_axes, numbers="f", grad_name="NativeLayerNormBackward0")
 RMS_NORM = Rowwise("rms_norm", "rc, c -> rc", _rms, _last_axes, numbers="f")
-GROUP_NORM = Rowwise("group_norm", "ngcs, gc, gc -> ngcs", _normalized("cs"), _groups, fused="cs", numbers="f", grad_name="NativeGroupNormBackward0")
-NATIVE_GROUP_NORM = Rowwise("native_group_norm", "ngcs, gc, gc -> ngcs, ng, ng", _with_moments, _groups_and_moments, fused="cs", numbers="f")
+GROUP_NORM = Rowwise("group_norm", "ngcs, gc, gc -> ngcs", _normalized("cs"), _groups, fused="cs", numbers="f", like="images",
+                     grad_name="NativeGroupNormBackward0")
+NATIVE_GROUP_NORM = Rowwise("native_group_norm", "ngcs, gc, gc -> ngcs, ng, ng", _with_moments, _groups_and_moments, fused="cs", numbers="f", like="images")
 
 
 # ----------------------------------------------------------------------------------------------------------- over the last axes
@@ -133,11 +134,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
                cudnn_enabled: bool = True) -> Tensor:
     """Each group of channels of each image normalised. Y. Wu and K. He, "Group normalization", 2018.  Images with their
     channels innermost give such a result."""
-    made: Any = _in_groups(GROUP_NORM, input, num_groups, weight, bias, eps)[0]
-    m = input.meta
-    if not m.contiguous and len(m.shape) in (4, 5) and layout.is_channels_last(m.shape, m.strides):
-        made = made.contiguous(memory_format=channels_last if len(m.shape) == 4 else channels_last_3d)
-    return made  # type: ignore[no-any-return]
+    return _in_groups(GROUP_NORM, input, num_groups, weight, bias, eps)[0]
 
 
 def _in_groups(formula: Rowwise, x: Tensor, groups: int, w: Tensor | None, b: Tensor | None, eps: float) -> list[Tensor]:
@@ -185,4 +182,4 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
             for running, value in ((running_mean, flat.mean(2).mean(0)), (running_var, flat.var(2).mean(0))):
                 if running is not None:
                     running.mul_(1.0 - momentum).add_(value.to(running.meta.dtype), alpha=momentum)
-    return group_norm(input, c or 1, weight, bias, eps)
+    return group_norm(contiguous(input), c or 1, weight, bias, eps)  # row by row whatever the layout, as in PyTorch

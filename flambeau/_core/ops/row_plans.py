@@ -101,13 +101,20 @@ def plan(bound: Bound, metas: Sequence[Meta | None]) -> Plan:
 
 
 def _result(bound: Bound, metas: Sequence[Meta | None], spread: Spread, at: frozenset[str], d: dtype, dev: device) -> Meta:
-    """The meta of a result at place `at`: like the operand of its spread where the operation keeps layouts, else contiguous."""
-    places = bound.places
+    """The meta of a result at place `at`: like the operand of its spread where the operation keeps layouts, else contiguous.
+
+    A gradient of images or of a reduction lies as what it is the gradient of, whatever the layout of the one that arrives.
+    """
+    places, op, level = bound.places, bound.op, bound.formula.level
     shape = places.shape(spread, at)
-    if bound.op.like:
-        for m, s in zip(metas, (*places.leaves, *places.saves), strict=False):
+    if op.like or level and op.reduces:
+        known = [*zip(bound.formula.names(), metas, (*places.leaves, *places.saves), strict=False)]
+        if op.like != "dense":
+            known.sort(key=lambda one: type(one[0]) is tuple and one[0][0] == "gradient")
+        for _, m, s in known:
             if s == spread and m is not None and tuple(m.shape) == shape:
-                return meta(shape, layout.dense_like(shape, m.strides), d, dev)
+                strides = layout.image_strides(shape, shape, m.strides) if op.like == "images" else layout.dense_like(shape, m.strides)
+                return meta(shape, strides, d, dev)
     return meta(shape, None, d, dev)
 
 

@@ -94,31 +94,34 @@ class Bound:
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
-        self.recordings: dict[tuple[bool, ...], Recording] = {}
+        self.recordings: dict[Any, Recording] = {}
         self.derivatives: dict[Any, Bound] = {}
 
-    def run(self, operands: Sequence[Any], edges: tuple[Any, ...] | None, numbers: tuple[Any, ...]) -> list[Tensor]:
-        """The results; operands that are not read may be None.  edges: the leaves' nodes, where the call is to be recorded."""
+    def run(self, operands: Sequence[Any], edges: tuple[Any, ...] | None, numbers: tuple[Any, ...], lie: Sequence[Any] = ()) -> list[Tensor]:
+        """The results; operands that are not read may be None.  edges: the leaves' nodes, where the call is to be recorded.  lie: metas of the first
+        operands, also of those that are not there, and tell no more than how a result lies."""
         if self.epoch != caches.epoch:  # a node may outlive what was bound when it was made
             self.plans.clear()
             self.epoch = caches.epoch
-        key = tuple([operands[i].meta for i in self.reads])
+        layouts = tuple([t.meta if t is not None else lie[i] if i < len(lie) else None for i, t in enumerate(operands)])
+        key = layouts if self.op.follows else tuple([layouts[i] for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
             p = self.places
-            layouts = tuple([None if t is None else t.meta for t in operands])
             on = self.op, self.formula, tuple(p.sizes), tuple(p.sizes.values()), general.Whole((p.leaves, p.outs, p.saves)), layouts
             plan = self.plans[key] = general.made(_gradient_kinds, on, 2, _gradient)
         outs = plan.run(operands, numbers)
         if edges is not None:
-            self.record(outs, operands, edges, numbers)
+            self.record(outs, operands, edges, numbers, layouts)
         return outs
 
-    def record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...]) -> None:
+    def record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...], layouts: tuple[Any, ...]) -> None:
+        """layouts: the operands' metas."""
         needs = tuple([e is not None for e in edges])
-        rec = self.recordings.get(needs)
+        key = (needs, layouts) if self.op.follows else needs
+        rec = self.recordings.get(key)
         if rec is None:
-            rec = self.recordings[needs] = _recording(self, needs)
+            rec = self.recordings[key] = _recording(self, needs, layouts[:len(self.formula.leaves)] if self.op.follows else ())
         held = [operands[i] for i in rec.operands]
         for k in rec.results:
             held.append(alias(outs[k], outs[k].meta, outs[k].ptr))
@@ -154,17 +157,19 @@ def _gradient(op: Rowwise, formula: Formula, axes: tuple[str, ...], sizes: tuple
 class Recording(tape.Described):
     """What the nodes of one kind of call share: which operands and results they keep, and what the gradient is made of.
 
-    slots: for each operand of the gradient that is kept, its place among them and in what the node holds.
+    slots: for each operand of the gradient that is kept, its place among them and in what the node holds.  lie: the metas of the leaves, kept or not,
+    where gradients lie as they do.
     """
 
-    __slots__ = ("bound", "needs", "operands", "results", "slots")
+    __slots__ = ("bound", "needs", "operands", "results", "slots", "lie")
 
     def __init__(self, bound: Bound, needs: tuple[bool, ...], operands: tuple[int, ...], results: tuple[int, ...], slots: tuple[int, ...],
-                 grad_name: str) -> None:
+                 grad_name: str, lie: tuple[Meta | None, ...]) -> None:
         self.bound, self.needs, self.operands, self.results, self.slots, self.grad_name = bound, needs, operands, results, slots, grad_name
+        self.lie = lie
 
 
-def _recording(bound: Bound, needs: tuple[bool, ...]) -> Recording:
+def _recording(bound: Bound, needs: tuple[bool, ...], lie: tuple[Meta | None, ...]) -> Recording:
     f = bound.formula
     n = len(f.outs)
     read: set[Any] = set()  # whichever results get a gradient
@@ -184,7 +189,7 @@ def _recording(bound: Bound, needs: tuple[bool, ...]) -> Recording:
     name = bound.op.grad_name
     if f.level:
         name = name.replace("Backward", "Backward" * (f.level + 1), 1)
-    return Recording(bound, needs, tuple(operands), tuple(results), tuple(slots), name)
+    return Recording(bound, needs, tuple(operands), tuple(results), tuple(slots), name, lie)
 
 
 def _backward(node: tape.Node, g: Tensor) -> Any:
@@ -216,7 +221,7 @@ def _backward_many(node: tape.Node, gs: list[Tensor | None]) -> Any:
         edges = (*[g.node for g in ups], *node[tape.EDGES])
         if all(e is None for e in edges):
             edges = None
-    made = iter(derived.run(operands, edges, numbers))
+    made = iter(derived.run(operands, edges, numbers, (*[None] * len(ups), *rec.lie)))
     return tuple([next(made) if n else None for n in needs])
 
 
@@ -233,15 +238,21 @@ class Rowwise:
     absent), the numbers' and the constants as keywords to (results, values a gradient may use).  places: from the operands' metas and
     the constants that say which axes are meant to `Places`.
     fused: the axes a kernel folds along while it has a row at hand.  numbers: their kinds, "f" in the computation's type or "i".
-    apart: operands that take no part in promotion.  like: results are laid out as operands of their shape, else contiguously.
+    apart: operands that take no part in promotion.  like: results are laid out as operands of their shape
+    ("dense"), or with their channels innermost where the images' are ("images"), else contiguously.
+
+    reduces: it gives a value a row, and its gradients lie as what they are gradients of.  follows: how a gradient lies depends on the operands.
     """
 
-    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "formulas")
+    __slots__ = ("name", "grad_name", "axes", "results", "formula", "places", "fused", "numbers", "apart", "like", "reduces",
+                 "follows", "formulas")
 
     def __init__(self, name: str, axes: str, formula: Callable[..., Any], places: Callable[..., Places], *, fused: str = "c", numbers: str = "",
-                 apart: tuple[int, ...] = (), like: bool = False, grad_name: str = "") -> None:
+                 apart: tuple[int, ...] = (), like: str = "", grad_name: str = "") -> None:
         self.axes, self.results = (tuple(part.strip() for part in side.split(",")) for side in axes.split("->"))
         self.name, self.formula, self.places, self.fused, self.numbers, self.apart, self.like = name, formula, places, fused, numbers, apart, like
+        self.reduces = {*self.axes} == {"rc"} and {*self.results} == {"r"}
+        self.follows = like == "images" or self.reduces
         self.grad_name = grad_name or f"{''.join(part.capitalize() for part in name.split('_'))}Backward0"
         self.formulas: dict[Any, Formula] = {}
 
@@ -266,7 +277,7 @@ class Rowwise:
         if _grad.get():
             for t in given:
                 if t.node is not None:
-                    bound.record(outs, given, tuple([x.node for x in given]), numbers)
+                    bound.record(outs, given, tuple([x.node for x in given]), numbers, tuple([x.meta for x in given]) if self.follows else ())
                     break
         return outs
 

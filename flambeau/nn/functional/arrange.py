@@ -13,9 +13,10 @@ from ..._core.autograd.function import Function
 from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
+from ..._core.layout import image_strides, wants_channels_last
 from ..._core.ops import launch
 from ..._core.ops.checks import of_kinds, within
-from ..._core.ops.copies import cast_program, laid_as
+from ..._core.ops.copies import as_images, cast_program, laid_as
 from ..._core.ops.windows import added_up
 from ..._core.runtime import caches
 from ..._core.runtime.asking import unasked
@@ -40,7 +41,7 @@ class _ConstantPad(Function):
     def forward(ctx: Any, input: Any, before: list[int], after: list[int], value: float) -> Any:
         ctx.before, ctx.sizes = before, list(input.shape)
         shape = [b + s + a for b, s, a in zip(before, input.shape, after)]
-        out = ops.full(shape, value, dtype=input.dtype, device=input.device)
+        out = input.new_empty_strided(shape, image_strides(shape, input.shape, input.stride())).fill_(value)
         _narrowed(out, before, ctx.sizes).copy_(input)
         return out
 
@@ -75,7 +76,8 @@ def _plan(m: Any, before: list[int], after: list[int], value: Any) -> Any:
         return None
     if abs(value) > _LARGE[d.kind] and not (d.kind == "f" and (value != value or math.isinf(value))):  # whether it fits is asked there
         return None
-    made = meta([b + s + a for b, s, a in zip(before, m.shape, after)], None, d, m.device)
+    shape = [b + s + a for b, s, a in zip(before, m.shape, after)]
+    made = meta(shape, image_strides(shape, m.shape, m.strides), d, m.device)
     fill, none = launch.plan(m.device, Map((E.scalar(0, d),), (), (d,)), tuple(made.shape), [made.strides], [made.nbytes], "fill")
     offset = sum(b * s for b, s in zip(before, made.strides)) * d.itemsize
     copy, nothing = launch.plan(m.device, cast_program(d, d), tuple(m.shape), [made.strides, m.strides], [made.nbytes - offset, m.nbytes], "copy")
@@ -148,7 +150,8 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
                            f"but got: {list(input.shape)}")
     if mode != "circular" and input.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{'reflection' if mode == 'reflect' else 'replication'}_pad{spatial}d\" not implemented for 'Bool'")
-    out = input
+    last = n == spatial + 2 and _channels_last(input)
+    out = image = input.movedim(1, -1) if last else input
     for d in range(n - spatial, n):
         b, a, size = before[d], after[d], input.shape[d]
         if b == 0 and a == 0:
@@ -165,11 +168,13 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         if mode == "circular" and min(b, a) < 0:
             if start >= stop:
                 raise RuntimeError("Negative padding value is resulting in an empty dimension.")
-            out, size, b, a = out.narrow(d, start, stop - start), stop - start, max(b, 0), max(a, 0)  # what is left is what comes round
+            out, size, b, a = out.narrow(d - last, start, stop - start), stop - start, max(b, 0), max(a, 0)  # what is left is what comes round
         where = _source_indices(mode, size, b, a) if min(b, a) >= 0 else _source_indices(
             mode, size, max(b, 0), max(a, 0))[start:len(range(-max(b, 0), size + max(a, 0))) - max(-a, 0)]
-        out = out.index_select(d, unasked(ops.from_numpy(np.ascontiguousarray(where)).to)(input.device))
-    return out if out is not input else input.clone()
+        out = out.index_select(d - last, unasked(ops.from_numpy(np.ascontiguousarray(where)).to)(input.device))
+    if out is image:
+        return input.clone()
+    return out.movedim(-1, 1) if last else out
 
 
 def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
@@ -193,6 +198,11 @@ def one_hot(input: Any, num_classes: int = -1) -> Any:  # noqa: A002
     return (input.unsqueeze(-1) == ops.arange(num_classes, device=input.device)).to(dtypes.int64)
 
 
+def _channels_last(images: Any) -> bool:
+    """Whether what is done to the images is done with their channels behind: they lie so."""
+    return images.dim() == 4 and wants_channels_last(images.shape, images.stride())
+
+
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(..., C r², H, W) to (..., C, H r, W r)."""
     if input.dim() < 3:
@@ -205,9 +215,10 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     if c % (r * r):
         raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "
                            f"upscale_factor, but input.size(-3)={c} is not divisible by {r * r}")
-    n = len(lead)
-    blocks = input.reshape(*lead, c // (r * r), r, r, h, w)
-    return laid_as(blocks.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r), input)
+    n, fewer = len(lead), c // (r * r)
+    # row by row whatever the layout: copies along axes as short as r take longer than the two more here
+    blocks = as_images(input).reshape(*lead, fewer, r, r, h, w)
+    return laid_as(blocks.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, fewer, h * r, w * r), input)
 
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
@@ -223,9 +234,9 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
         if size % r:
             raise RuntimeError(f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
                                f"input.size({axis})={size} is not divisible by {r}")
-    n = len(lead)
-    blocks = input.reshape(*lead, c, h // r, r, w // r, r)
-    return laid_as(blocks.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r), input)
+    n, more = len(lead), c * r * r
+    blocks = as_images(input).reshape(*lead, c, h // r, r, w // r, r)
+    return laid_as(blocks.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, more, h // r, w // r), input)
 
 
 def channel_shuffle(input: Any, groups: int) -> Any:
@@ -237,6 +248,8 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     n, c, *rest = input.shape
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+    if _channels_last(input):
+        return input.movedim(1, -1).reshape(n, *rest, groups, c // groups).transpose(-1, -2).reshape(n, *rest, c).movedim(-1, 1)
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
 from ..._core.errors import warn
+from ..._core.layout import wants_channels_last
 from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
 from ..._core.ops.copies import laid_as
@@ -142,15 +143,13 @@ def _of_bytes(x: Any, dim: int, n_out: int, mode: str, scale: float | None, alig
     return ((total + (1 << bits >> 1)) / (1 << bits)).floor().clamp(0, 255)
 
 
-def _repeated(x: Any, factors: list[int]) -> Any:
-    """Every pixel repeated: a nearest resize by whole factors, which needs no indices."""
-    shape: list[int] = list(x.shape[:2])
-    wide: list[int] = list(x.shape[:2])
-    for size, factor in zip(x.shape[2:], factors):
-        shape += [size, 1]
-        wide += [size, factor]
-    out = [s * f for s, f in zip(x.shape[2:], factors)]
-    return x.reshape(shape).expand(wide).clone(memory_format=contiguous_format).reshape(*x.shape[:2], *out)  # also where nothing is repeated
+def _repeated(x: Any, first: int, factors: list[int]) -> Any:
+    """Every pixel repeated: a nearest resize by whole factors, which needs no indices.  first: the image's first axis."""
+    lead, size, rest = x.shape[:first], x.shape[first:first + len(factors)], x.shape[first + len(factors):]
+    shape = [*lead, *[n for s in size for n in (s, 1)], *rest]
+    wide = [*lead, *[n for s, f in zip(size, factors) for n in (s, f)], *rest]
+    whole = x.reshape(shape).expand(wide).clone(memory_format=contiguous_format)  # also where nothing is repeated
+    return whole.reshape(*lead, *[s * f for s, f in zip(size, factors)], *rest)
 
 
 @in_float32
@@ -223,24 +222,30 @@ def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_cor
         pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[dims - 1]
         return pool(input, target)
     align = bool(align_corners)
+    last = wants_channels_last(input.shape, input.stride())
+    image, first = (input.movedim(1, -1), 1) if last else (input, 2)
     if not interpolating and all(t % s == 0 and (f is None or f == t // s)
                                  for t, s, f in zip(target, input.shape[2:], scales)):
-        return _repeated(input, [t // s for t, s in zip(target, input.shape[2:])])
+        made = _repeated(image, first, [t // s for t, s in zip(target, input.shape[2:])])
+        return made.movedim(-1, 1) if last else made
     kind = "cubic" if mode == "bicubic" else "linear" if interpolating else mode
     of_bytes = interpolating and input.dtype is dtypes.uint8
     if of_bytes and dims != 2:
         raise NotImplementedError(f"\"upsample_{mode}\" not implemented for 'Byte'")
-    out = input.to(dtypes.float64) if of_bytes else input
+    out = image.to(dtypes.float64) if of_bytes else image
     # The last dimension first: what follows then has fewer gathers along short strides.
     for d in reversed(range(dims)):
         if of_bytes:
             if target[d] != input.shape[d + 2]:
-                out = _of_bytes(out, d + 2, target[d], kind, scales[d], align, antialias)
+                out = _of_bytes(out, d + first, target[d], kind, scales[d], align, antialias)
         elif antialias:
-            out = _antialiased(out, d + 2, target[d], kind, scales[d], align)
+            out = _antialiased(out, d + first, target[d], kind, scales[d], align)
         elif target[d] != input.shape[d + 2] or (scales[d] is not None and scales[d] != 1.0):
-            out = _resized(out, d + 2, target[d], kind, scales[d], align)
-    return out.to(dtypes.uint8) if of_bytes else out if out is not input else input.clone()
+            out = _resized(out, d + first, target[d], kind, scales[d], align)
+    made = out.to(dtypes.uint8) if of_bytes else out
+    if made is image:
+        return input.clone()
+    return made.movedim(-1, 1) if last else made
 
 
 def upsample(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",

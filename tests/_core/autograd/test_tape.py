@@ -48,7 +48,7 @@ def test_a_given_gradient_is_not_taken_over():
 
 
 def test_a_leaf_borrows_the_memory_of_a_view_of_the_gradient():
-    x, g = fb.ones(2, 3, requires_grad=True), fb.rand(6)
+    x, g, others = fb.ones(2, 3, requires_grad=True), fb.rand(6), set(tape._lent)  # of tests before, whose gradients still live
     before = g.clone()
     x.view(6).backward(g)
     first = x.grad
@@ -60,7 +60,7 @@ def test_a_leaf_borrows_the_memory_of_a_view_of_the_gradient():
     assert x.grad.data_ptr() != g.data_ptr() and fb.equal(x.grad, before.view(3, 2).t())
     x.grad = None
     x.view(6).backward(g)
-    assert x.grad.data_ptr() == g.data_ptr() and not tape._lent.keys() - {id(g.store)}
+    assert x.grad.data_ptr() == g.data_ptr() and not tape._lent.keys() - {id(g.store)} - others
 
 
 def test_leaves_do_not_borrow_the_same_memory():
@@ -85,6 +85,32 @@ def test_a_gradient_that_the_program_holds_is_copied():
     y.register_hook(lambda g: seen.append(g))
     y.view(6).backward(fb.rand(6))
     assert x.grad.data_ptr() != seen[0].data_ptr() and fb.equal(x.grad, seen[0])
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("create", [False, True])
+def test_a_gradient_lies_as_its_leaf(create):
+    """Where the leaf fills its block of memory; else row by row.  It is taken over where it lies so, else copied."""
+    last, rows = fb.rand(4, 3, 2, 5).to(memory_format=fb.channels_last), fb.rand(4, 3, 2, 5)
+    for leaf in (last, rows, fb.rand(5, 2, 3, 4).permute(3, 2, 1, 0)):
+        for g in (last, rows, fb.ones(()).expand(4, 3, 2, 5)):
+            x = leaf.detach().requires_grad_()
+            (x * 1).backward(g, create_graph=create)
+            assert x.grad.stride() == x.stride() and fb.equal(x.grad.detach(), g) and x.grad.data_ptr() != g.data_ptr()
+    x = fb.rand(8, 3, 2, 5)[::2].requires_grad_()
+    (x * 1).backward(last, create_graph=create)
+    assert x.grad.is_contiguous()
+
+
+def test_a_gradient_that_lies_as_its_leaf_is_taken_over():
+    x, seen = fb.rand(4, 3, 2, 5).to(memory_format=fb.channels_last).requires_grad_(), []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.data_ptr()))
+    y.mul(1).backward(fb.rand(4, 3, 2, 5).to(memory_format=fb.channels_last))
+    x.data = x.data.contiguous()  # what counts is how the tensor lies when its gradient comes
+    x.grad = None
+    (x * 2).backward(fb.rand(4, 3, 2, 5).to(memory_format=fb.channels_last))
+    assert len(seen) == 1 and x.grad.is_contiguous()
 
 
 def test_second_backward_needs_a_retained_graph():

@@ -10,6 +10,7 @@ import pytest
 import flambeau as torch
 from flambeau._core.kernels import native
 from flambeau._core.ops import foreach
+from flambeau._core.ops.binary import MUL
 from flambeau._core.runtime import dispatch
 
 SHAPES = [(3,), (128, 128), (512, 128), (7, 5), (), (1000,), (70000,)]
@@ -63,6 +64,14 @@ def test_a_step_of_many_is_the_step_of_each(make: object, monkeypatch: pytest.Mo
     for a, b, c in zip(one, two, _steps(make), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)
+
+
+def test_strides_of_axes_of_one_do_not_part_weights_from_gradients() -> None:
+    """A 1x1 kernel lies the same channels first and last, so that one launch updates all."""
+    items = [((torch.empty_strided((3, 4, 1, 1), strides),), torch.ones(3, 4, 1, 1)) for strides in ((4, 1, 4, 4), (4, 1, 1, 1), (4, 1, 4, 4))]
+    assert foreach._plan_updates(MUL, items, (), (), False)[1] == set()
+    apart = [((torch.empty_strided((3, 4, 2, 1), (8, 1, 4, 4)),), torch.ones(3, 4, 2, 1)), *items]
+    assert foreach._plan_updates(MUL, apart, (), (), False)[1] == {0}
 
 
 def test_norms_and_scaling_against_numpy() -> None:

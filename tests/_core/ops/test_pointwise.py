@@ -192,3 +192,17 @@ def test_infinities_become_the_limits_of_their_own_type(d, device):
     assert y.grad.tolist() == [0, 0, 0, 1] and fb.tensor([1, 2], device=device).nan_to_num().tolist() == [1, 2]
     z = fb.tensor([complex(math.nan, math.inf)], device=device).nan_to_num()
     assert z.tolist() == [complex(0, fb.finfo(fb.float32).max)]
+
+
+def test_where_a_gradient_chooses_it_lies_as_what_it_chooses_by(device):
+    """As PyTorch's: a gradient that arrives row by row, from a mean or a view, does not turn the images of a network over."""
+    x = fb.randn(2, 3, 4, 5, device=device).contiguous(memory_format=fb.channels_last).requires_grad_()
+    g, f = fb.rand(2, 3, 4, 5, device=device), fb.nn.functional
+    for call in (f.relu, f.leaky_relu, lambda x: f.threshold(x, 0.1, 0.0), lambda x: x.clamp(0, 1), lambda x: x.clamp_min(0), fb.erf,
+                 lambda x: fb.where(x > 0, x, 0.0), lambda x: fb.maximum(x, x.detach() * 0.5)):
+        gx, = fb.autograd.grad(call(x), x, g)
+        assert gx.stride() == x.stride()
+        y = x.detach().contiguous().requires_grad_()
+        assert fb.equal(gx, fb.autograd.grad(call(y), y, g)[0])
+    for call in (f.gelu, fb.tanh, lambda x: x * x):
+        assert fb.autograd.grad(call(x), x, g)[0].is_contiguous()

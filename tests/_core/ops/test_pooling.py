@@ -389,6 +389,19 @@ def test_max_gradients_on_every_device(n: int, kernel: Any, stride: Any, padding
             grads.append(plain(x.grad))
     np.testing.assert_array_equal(grads[2], grads[0])
     np.testing.assert_array_equal(grads[3], grads[1])
+    if n > 1:  # with the channels innermost, whatever the layout of the gradient that arrives
+        last = fb.channels_last if n == 2 else fb.channels_last_3d
+        x = fb.tensor(a, device=device).to(memory_format=last).requires_grad_()
+        y, at = MAX[n](x, kernel, stride, padding, dilation, ceil, return_indices=True)
+        want, places = MAX[n](fb.tensor(a), kernel, stride, padding, dilation, ceil, return_indices=True)
+        for t, w in ((y, want), (at, places)):
+            assert t.is_contiguous(memory_format=last)
+            np.testing.assert_array_equal(plain(t), plain(w))
+        g = fb.tensor(np.random.default_rng(1).integers(-9, 9, tuple(y.shape)).astype("f4"), device=device)
+        for arriving in (g, g.to(memory_format=last)):
+            gx, = fb.autograd.grad(y, x, arriving, retain_graph=True)
+            assert gx.is_contiguous(memory_format=last)
+            np.testing.assert_array_equal(plain(gx), grads[0])
 
 
 @pytest.mark.parametrize("size", [5, 7, 1, 12, 40])
@@ -452,10 +465,20 @@ def test_results_of_images_with_their_channels_innermost_are_so_too():
             found, want = pool(x), pool(row)
             assert found.stride() == tuple(fb.empty(found.shape).contiguous(memory_format=last).stride()) or found.shape[2:] == (1, 1), found.stride()
             assert want.is_contiguous() and fb.equal(found, want)
-        y, z = x.detach().clone().float().requires_grad_(), row.detach().clone().float().requires_grad_()
-        for t in (y, z):
-            F.max_pool2d(t, 2).square().sum().backward()
-        assert fb.equal(y.grad, z.grad)
+        for pool in (lambda t: F.max_pool2d(t, 2), lambda t: F.max_pool2d(t, 7), lambda t: F.avg_pool2d(t, 3, 2, 1), lambda t: F.avg_pool2d(t, (2, 3)),
+                     lambda t: F.avg_pool2d(t, 7), lambda t: F.adaptive_avg_pool2d(t, 3), lambda t: F.adaptive_max_pool2d(t, 3),
+                     lambda t: F.lp_pool2d(t, 2, 2)):
+            y, z = x.detach().clone().float().requires_grad_(), row.detach().clone().float().requires_grad_()
+            for t in (y, z):
+                made = pool(t)
+                made.square().sum().backward()
+            gx, = fb.autograd.grad(pool(y), y, fb.ones(made.shape))
+            assert gx.is_contiguous(memory_format=last) and y.grad.is_contiguous(memory_format=last)
+            np.testing.assert_allclose(y.grad.numpy(), z.grad.numpy(), rtol=1e-5)
+    single = whole[0].requires_grad_()
+    for pool in (lambda t: F.max_pool2d(t, 2), lambda t: F.avg_pool2d(t, 2)):  # one image is no batch: row by row, as PyTorch's
+        made = pool(single)
+        assert made.is_contiguous() and fb.equal(made, pool(whole[:1].contiguous())[0])
     volume = fb.rand(2, 3, 4, 4, 4).contiguous(memory_format=fb.channels_last_3d)
     assert F.max_pool3d(volume, 2).is_contiguous(memory_format=fb.channels_last_3d) and F.avg_pool3d(volume, 2).is_contiguous()
 

@@ -107,3 +107,11 @@ def test_saved_values_that_changed_are_noticed():
     y.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         z.backward()
+
+
+def test_a_gradient_of_rows_folded_lies_as_what_it_is_the_gradient_of():
+    for x in (torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last), torch.rand(4, 3, 2).permute(2, 0, 1), torch.rand(3, 4)):
+        for fold in (lambda x: sumsq(x, 1), lambda x: x.amax(1), lambda x: x.var(), lambda x: x.norm(dim=0)):
+            t, plain = x.detach().requires_grad_(), x.contiguous().requires_grad_()
+            found, want = (torch.autograd.grad(fold(t).sum(), t)[0] for t in (t, plain))
+            assert found.stride() == x.stride() and want.is_contiguous() and torch.allclose(found, want)

@@ -153,3 +153,19 @@ def test_sliding_blocks_that_do_not_fit():
         F.fold(flambeau.ones(1, 12, 12), (4, 5), (2, 2), dilation=8)
     with pytest.raises(RuntimeError, match="match the calculated number of sliding blocks"):
         F.fold(flambeau.ones(1, 6, 10), (4, 5), (2, 3))
+
+
+def test_images_with_their_channels_innermost_stay_so():
+    last = flambeau.channels_last
+    x = flambeau.rand(2, 8, 4, 6).contiguous(memory_format=last).requires_grad_()
+    y = x.detach().contiguous().requires_grad_()
+    for call in (lambda t: F.pad(t, (1, 2, 0, 1)), lambda t: F.pad(t, (-1, 2, 0, 1), value=3), lambda t: F.pad(t, (1, 2, 0, 1), mode="reflect"),
+                 lambda t: F.pad(t, (1, 2, -1, 1), mode="replicate"), lambda t: F.pad(t, (1, 2, 0, 1), mode="circular"),
+                 lambda t: F.pad(t, (0, 0, 0, 0), mode="reflect"),
+                 lambda t: F.pixel_shuffle(t, 2), lambda t: F.pixel_unshuffle(t, 2), lambda t: F.channel_shuffle(t, 4)):
+        made, plain = call(x), call(y)
+        assert made.is_contiguous(memory_format=last) and plain.is_contiguous() and flambeau.equal(made, plain)
+        g = flambeau.rand(made.shape)
+        (gx,), (gy,) = (flambeau.autograd.grad(r, t, g) for r, t in ((made, x), (plain, y)))
+        assert flambeau.equal(gx, gy)
+    assert flambeau.autograd.grad(F.pad(x, (1, 1, 1, 1), mode="reflect").sum(), x)[0].is_contiguous(memory_format=last)

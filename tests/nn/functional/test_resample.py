@@ -177,3 +177,16 @@ def test_a_grid_of_nearest_elements_has_a_gradient_of_zeros():
     x, grid = flambeau.ones(1, 1, 2, 2), flambeau.zeros(1, 2, 3, 2, requires_grad=True)
     F.grid_sample(x, grid, "nearest", align_corners=False).sum().backward()
     assert grid.grad.shape == grid.shape and not grid.grad.any()
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("factor", [2, 1.5, 0.5])
+def test_images_with_their_channels_innermost_stay_so(mode, factor):
+    last = flambeau.channels_last
+    x = flambeau.rand(2, 3, 4, 6, dtype=flambeau.float64).contiguous(memory_format=last).requires_grad_()
+    y = x.detach().contiguous().requires_grad_()
+    made, plain = (F.interpolate(t, scale_factor=factor, mode=mode) for t in (x, y))
+    assert made.is_contiguous(memory_format=last) and plain.is_contiguous() and flambeau.allclose(made, plain)
+    g = flambeau.rand(made.shape, dtype=flambeau.float64)
+    (gx,), (gy,) = (flambeau.autograd.grad(r, t, g) for r, t in ((made, x), (plain, y)))
+    assert gx.is_contiguous(memory_format=last) and flambeau.allclose(gx, gy)
