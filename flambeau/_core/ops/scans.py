@@ -29,8 +29,8 @@ _RESULTS = {n: named(n, "values indices") for n in ("cummax", "cummin")}
 
 def _scan(t: Tensor, axis: int, how: str, result: dtype_class, reverse: bool = False) -> list[Tensor]:
     """One Scan program along `axis`; max and min give positions too."""
-    wide = result.opmath
-    key = (t.meta.dtype, how, result, reverse)
+    wide = dtypes.float64 if how == "prod" and _in_double(t, result) else result.opmath
+    key = (t.meta.dtype, how, result, reverse, wide)
     program = _programs.get(key)
     if program is None:
         e = E.cast(E.input(0, t.meta.dtype), wide)
@@ -77,8 +77,10 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:  # noqa: A0
     return _running(to_dtype(input, result) if input.meta.dtype.is_complex else input, axis, False, result)
 
 
-def _sum(x: E.Expr, reverse: bool) -> Any:
-    return (F.scan("sum", x, "c", reverse),), ()
+def _sum(x: E.Expr, reverse: bool, wide: bool = False) -> Any:
+    if not wide:
+        return (F.scan("sum", x, "c", reverse),), ()
+    return (E.cast(F.scan("sum", E.cast(x, dtypes.float64), "c", reverse), x.dtype),), ()
 
 
 CUMSUM = Rowwise("cumsum", "rc -> rc", _sum, elements)
@@ -88,7 +90,13 @@ def _running(t: Tensor, axis: int, reverse: bool, result: dtype_class | None = N
     """A running sum from either end.  Differentiable."""
     if t.meta.dtype.is_complex:
         return cumsum(t.flip(axis), axis).flip(axis) if reverse else cumsum(t, axis)
-    return CUMSUM((t,), where=((axis,) if t.meta.shape else (),), consts=(("reverse", reverse),), result=result)[0]
+    return CUMSUM((t,), where=((axis,) if t.meta.shape else (),), consts=(("reverse", reverse), ("wide", _in_double(t, result))),
+                  result=result)[0]
+
+
+def _in_double(t: Tensor, result: dtype_class | None) -> bool:
+    """Whether float32 is summed in float64, as PyTorch does on the CPU: each running sum is rounded once, however long the row."""
+    return t.meta.device.type != "cuda" and (t.meta.dtype if result is None else result) is dtypes.float32
 
 
 @op(inplace=True, out=True, autocast="cuda full", batch="along -1", out_type="any", out_apart="but itself")

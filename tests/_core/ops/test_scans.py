@@ -171,3 +171,16 @@ def test_logcumsumexp_of_complex_infinities():
     found = t.logcumsumexp(0).tolist()
     assert found[:2] == [complex(-inf, 0)] * 2 and abs(found[2] - complex(1, 2)) < 1e-6 and found[3].real == inf
     assert all(np.isnan([v.real, v.imag]).all() for v in found[4:])
+
+
+@pytest.mark.parametrize("shape, dim", [((5000,), 0), ((60, 300), 1), ((3000, 40), 0), ((2, 50, 33), 1)])
+def test_running_sums_of_float32_on_the_cpu_are_rounded_once(shape, dim):
+    """They are kept in float64, as PyTorch keeps them there: a row of 5,000 lost four bits."""
+    rng = np.random.default_rng(7)
+    large, near = rng.uniform(0, 300, shape).astype(np.float32), rng.uniform(0.98, 1.02, shape).astype(np.float32)
+    np.testing.assert_array_equal(fb.tensor(large).cumsum(dim).numpy(), large.astype(np.float64).cumsum(dim).astype(np.float32))
+    np.testing.assert_array_equal(fb.tensor(near).cumprod(dim).numpy(), near.astype(np.float64).cumprod(dim).astype(np.float32))
+    x = fb.tensor(large, requires_grad=True)
+    x.cumsum(dim).backward(fb.tensor(large))
+    want = np.flip(np.flip(large, dim).astype(np.float64).cumsum(dim), dim).astype(np.float32)
+    np.testing.assert_array_equal(x.grad.numpy(), want)
