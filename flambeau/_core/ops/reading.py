@@ -13,7 +13,7 @@ from ..kernels import host_values
 from ..kernels.interpret import load, memory
 from ..runtime import capture, dispatch
 from ..runtime.device import device as device_class
-from ..tensor import Tensor
+from ..tensor import Tensor, meta, new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,9 +52,18 @@ def values(t: Tensor, reason: str = "numpy") -> Any:
 # ---------------------------------------------------------------------------------------------------------- numbers and lists
 def _elements(m: Meta, shape: tuple[int, ...], reason: str, convert: Callable[[Any], Any] | None = None) -> Callable[[Tensor], Any]:
     """What gives the elements of a tensor of this layout as nested lists of this shape, or as a number.  convert: what becomes of them."""
+    if m.device.type == "meta":
+        return lambda t: values(t, reason)
     if m.device.type != "cpu":
+        from .transfer import carrier
+        host = meta(m.shape, layout.dense_like(tuple(m.shape), m.strides), m.dtype, device_class("cpu"))
+        fetch, get, dev = carrier(host, m, False), host_values.reader(shape, host.strides if shape else (), m.dtype), m.device
+
         def waited(t: Tensor) -> Any:
-            found = values(t, reason).reshape(shape).tolist()
+            dispatch.note_wait(dev, reason)
+            here = new(host)
+            fetch(here, t)
+            found = get(here.ptr)
             return found if convert is None else convert(found)
         return waited
     read = host_values.reader(shape, m.strides if shape else (), m.dtype)

@@ -26,6 +26,10 @@ _MOST_PIECES = 4096  # of one storage
 _NO_LINE = "(a thread of flambeau)"
 
 
+def _line(site: tuple[str, int] | None) -> str:
+    return _NO_LINE if site is None else f"{site[0]}:{site[1]}"
+
+
 class Row:
     """What one line moved in one direction by one path: `line` ("file:line"), `direction`, `path`, `source`, `target`,
     `count`, `nbytes`, `blocking` (how many kept the host waiting), `seconds` (host time in those calls)."""
@@ -86,7 +90,7 @@ class Ledger:
         self._lock = forks.lock()
         self.rows: dict[Any, Row] = {}
         self._rows_of: dict[tuple[Any, dispatch.Way], Row] = {}  # by line and way, which say more than the keys of `rows` and are there already
-        self.waits: dict[tuple[str, str, str], int] = {}  # (line, device, reason): times
+        self._waits: dict[tuple[tuple[str, int] | None, device, str], int] = {}  # (line, device, reason): times
         self.repeats: dict[tuple[str, str], list[int]] = {}  # (line, target): [times sent again, bytes of these, how many different pieces]
         self.returns: dict[tuple[str, str, str], list[int]] = {}  # (line, line it came by, device): [times, bytes]
         self.small: dict[tuple[str, str], list[float]] = {}  # (line, device): [times, seconds there, seconds here]
@@ -116,7 +120,7 @@ class Ledger:
         return row
 
     def _row(self, site: tuple[str, int] | None, way: dispatch.Way) -> Row:
-        line = _NO_LINE if site is None else f"{site[0]}:{site[1]}"
+        line = _line(site)
         key = (line, way.direction, way.path, way.source, way.target)
         row = self.rows.get(key)
         if row is None:
@@ -128,10 +132,14 @@ class Ledger:
 
     def sync(self, wait: dispatch.Wait) -> None:
         """Enters a wait that the program's text does not show."""
-        line = provenance.caller() or _NO_LINE
+        key = provenance.site(), wait.device, wait.reason
         with self._lock:
-            key = (line, str(wait.device), wait.reason)
-            self.waits[key] = self.waits.get(key, 0) + 1
+            self._waits[key] = self._waits.get(key, 0) + 1
+
+    @property
+    def waits(self) -> dict[tuple[str, str, str], int]:
+        """How often each line made the host wait: (line, device, reason) to times."""
+        return {(_line(site), str(dev), reason): times for (site, dev, reason), times in list(self._waits.items())}
 
     def launches(self, dev: device, stream: Any, prepared: Any, args: Any) -> None:
         """Enters work on a GPU, for telling whether it was worth the way."""
@@ -214,7 +222,7 @@ class Ledger:
 
     def findings(self) -> list[Any]:
         """What the rows say (see `findings.Finding`), most important first."""
-        if not self.rows and not self.waits:
+        if not self.rows and not self._waits:
             return []
         from .findings import found
         with self._lock:
