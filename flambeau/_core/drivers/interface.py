@@ -184,6 +184,7 @@ class Driver(ABC):
                 self.stream_synchronize(stream)
         return copy
 
+    reads_at_once: int = 0  # bytes of pageable memory up to which `copier` has read them when it returns, whether or not it waits
     places: int = 0  # how many page-locked places `stage` can use; 0: there is no `stage`
 
     def stage(self, stream: Any, direction: str, dst: int, src: int, nbytes: int, piece: int, places: Sequence[int]) -> None:

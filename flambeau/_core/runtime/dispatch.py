@@ -255,7 +255,7 @@ class Copy:
 
     direction: "h2d", "d2h", "d2d" (within one GPU), "peer" (between GPUs) or "h2h".
     path: "pinned" (straight from or to page-locked memory), "staged" (pageable memory through pinned buffers, packing and
-        changing the type on the way), "pageable" (straight; small copies for which the host waits anyway), "peer" (GPU to
+        changing the type on the way), "pageable" (straight; small copies for which the host waits anyway, or that the driver reads at once), "peer" (GPU to
         GPU directly), "host" (GPU to GPU, or within the host, through the host; and what goes to the host and back because
         only the host can carry out a launch) or "d2d".
     nbytes: what crossed, in the narrower type where the type changes.

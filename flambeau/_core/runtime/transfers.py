@@ -1,7 +1,7 @@
 """Copies between the host and GPUs, and between GPUs: which path each takes.
 
     host to GPU   pinned: queued straight from the source.  Else staged through pinned memory; a small one for which the
-                  host waits anyway goes straight ("pageable").
+                  host waits anyway, or that the driver reads at once, goes straight ("pageable").
     GPU to host   the same, the other way.
     GPU to GPU    "peer" where one reaches the other's memory, else by the driver through the "host"; "d2d" within one.
 
@@ -55,6 +55,7 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
     """From the host: anything but page-locked plain bytes has been read when the call returns."""
     g = gpus.gpu(to)
     thread, default, is_pinned, pool, whole, small = gpus._thread, g.default, g.driver.is_pinned, g.host, parts is None, nbytes <= SMALL
+    read_at_once = whole and (blocking and small or nbytes <= g.driver.reads_at_once)
     make: Parts = parts or (lambda src, most: staging.bytes_out(src, nbytes, most))
     straight = g.driver.copier(g.physical, "h2d", nbytes, blocking)
     by_staging, from_pinned, from_pageable = (Way("h2d", path, nbytes, blocking, source, to) for path in ("staged", "pinned", "pageable"))
@@ -62,7 +63,7 @@ def _up(to: device, source: device, nbytes: int, blocking: bool, parts: Parts | 
     def carry(dst: int, src: int, read: Any = None, written: Any = None, keep: Any = None, place: Any = None) -> None:
         stream = thread.streams.get(g) or default
         pinned = whole and is_pinned(src)
-        staged = not pinned and not (blocking and small and whole)
+        staged = not (pinned or read_at_once)
         way = by_staging if staged else from_pinned if pinned else from_pageable
         place = place or (src if whole else (src, parts))
         record = show(way, stream, read, written, place) if dispatch._copy_observers else None

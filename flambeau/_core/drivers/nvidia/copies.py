@@ -55,15 +55,36 @@ def {_NAME}(self: ptr, given: ptr, n: i64) -> ptr:
     return PyLong_FromLongLong(code)
 """
 
-_make: Any = None
+_RECORD = "flambeau_cuda_record"
+_RECORDS = f"""
+def {_RECORD}(self: ptr, given: ptr, n: i64) -> ptr:
+    if n != 2:
+        PyErr_Format(ptr[PyExc_TypeError], "a record takes 2 arguments (event and stream), but got %zd", n)
+        return None
+    words = stack(i64, 2)
+    if not read_words(given, n, 0, words):
+        return None
+    return PyLong_FromLongLong(i64(call(i32, ptr[self + DATA], i64[words], i64[words + 8])))
+"""
+
+_made: dict[str, Any] = {}
 _lock = forks.lock()
 
 
 def copier(function: int, wait: int, queued: int) -> Callable[[int, int, int, int], int]:
     """The builtin of these words."""
-    global _make
+    return _builtin(_NAME)(struct.pack("<3Q", function, wait, queued))  # type: ignore[no-any-return]
+
+
+def recorder(function: int) -> Callable[[int, int], int]:
+    """The builtin that records events: it takes the numbers of an event and a stream, and gives the code of cuEventRecord, whose address is given."""
+    return _builtin(_RECORD)(struct.pack("<Q", function))  # type: ignore[no-any-return]
+
+
+def _builtin(name: str) -> Any:
     with _lock:
-        if _make is None:
-            text = translate(arguments.READ + _TEXT, arguments.LAYOUT)
-            _make = native.builtin(_NAME, compiler.functions(("cuda copy", text), (_NAME,), lambda: text)[_NAME])
-    return _make(struct.pack("<3Q", function, wait, queued))  # type: ignore[no-any-return]
+        if not _made:
+            text = translate(arguments.READ + _TEXT + _RECORDS, arguments.LAYOUT)
+            found = compiler.functions(("cuda copy", text), (_NAME, _RECORD), lambda: text)
+            _made.update((each, native.builtin(each, address)) for each, address in found.items())
+    return _made[name]

@@ -90,17 +90,18 @@ class Stream:
 class Event:
     """A place in a stream's work.  Its handle is made when first recorded, since it belongs to that stream's device."""
 
-    __slots__ = ("flags", "device", "handle", "pool", "__weakref__")
+    __slots__ = ("flags", "device", "handle", "raw", "pool", "__weakref__")
 
     def __init__(self, flags: int) -> None:
         self.flags = flags
         self.device = -1
         self.handle: Any = None
-        self.pool: deque[Any] | None = None
+        self.raw = 0
+        self.pool: deque[tuple[Any, int]] | None = None
 
     def __del__(self) -> None:
         if self.pool is not None:
-            self.pool.append(self.handle)  # waits that were queued keep what they wait for
+            self.pool.append((self.handle, self.raw))  # waits that were queued keep what they wait for
 
 
 class _Device:
@@ -139,6 +140,7 @@ class NvidiaDriver(Driver):
         self._gone = False  # forked or closed: nothing may be called any more
         self._cu: Any = None
         self._launches: Any = None
+        self._record: Callable[[int, int], int] = self._first_record
         self._external: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()  # other libraries' streams, by their numbers
         self.complaints: Complaints | None = None  # once a kernel that may complain has been prepared
         self.after_waits: tuple[Callable[[int], None], ...] = ()  # called with a device that the host has waited for; they raise what was found there
@@ -534,6 +536,7 @@ class NvidiaDriver(Driver):
                 keeps(stream, keep)
         return copy
 
+    reads_at_once = 64 << 10  # they go into the device's queue with the command
     places = staged.PLACES
 
     def stage(self, stream: Stream, direction: str, dst: int, src: int, nbytes: int, piece: int, places: Sequence[int]) -> None:
@@ -589,19 +592,29 @@ class NvidiaDriver(Driver):
         return Event(sleeps * _SLEEPS | (not timing) * _UNTIMED)
 
     def event_record(self, event: Event, stream: Stream) -> None:
-        d = self._use(stream.device)
         if event.device != stream.device:
             if event.pool is not None:
-                event.pool.append(event.handle)
+                event.pool.append((event.handle, event.raw))
+            d = self._use(stream.device)
             pool = d.events[event.flags]
             try:
-                handle = pool.popleft()
+                handle, raw = pool.popleft()
             except IndexError:
                 code, handle = self._cu.cuEventCreate(event.flags)
                 self._check(d, code, "making an event")
-            event.device, event.handle, event.pool = stream.device, handle, pool
-        code, = self._cu.cuEventRecord(event.handle, stream.handle)
-        self._check(d, code, "recording an event")
+                raw = int(handle)
+            event.device, event.handle, event.raw, event.pool = stream.device, handle, raw, pool
+        code = self._record(event.raw, stream.raw)
+        if code and (self._gone or code in cuda_errors.ELSEWHERE):
+            self._current.device = -1
+            self._use(stream.device)
+            code = self._record(event.raw, stream.raw)
+        if code:
+            raise self._devices[stream.device].state.fail(code, "recording an event")
+
+    def _first_record(self, event: int, stream: int) -> int:
+        self._record = self._programs().recorder()
+        return self._record(event, stream)
 
     def stream_wait_event(self, stream: Stream, event: Event) -> None:
         if event.handle is None:

@@ -203,6 +203,10 @@ class Launches:
                                                        self.streams(device).queued)
         return found
 
+    def recorder(self) -> Callable[[int, int], int]:
+        """The builtin that records an event on a stream: see `copies`."""
+        return copies.recorder(self.address(b"cuEventRecord"))
+
     def copy_address(self, direction: str) -> int:
         """Where the function is that copies in a direction."""
         return self.address(_COPIES[direction])

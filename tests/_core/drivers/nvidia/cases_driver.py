@@ -300,7 +300,7 @@ def case_copies_of_threads_and_gpus() -> None:
     x, p, h, back = there[0], pinned[0], hosts[0], torch.zeros(300).pin_memory()
     torch.cuda.current_stream().synchronize()  # what earlier copies kept is let go of
     for copy, calls in ((lambda: x.copy_(p, non_blocking=True), 1), (lambda: x.copy_(h), 2), (lambda: x.copy_(p), 2), (lambda: h.copy_(x), 2),
-                        (lambda: back.copy_(x, non_blocking=True), 2)):
+                        (lambda: x.copy_(h, non_blocking=True), 1), (lambda: back.copy_(x, non_blocking=True), 2)):
         for _ in range(2):  # two events take turns
             copy()
         before = count(CALLS)
@@ -378,6 +378,18 @@ def end_staged_copies_that_fail(fake: Any) -> None:
         except RuntimeError as error:
             assert text in str(error), error
     assert len(ring._free) == ring.made
+
+
+def case_small_pageable_memory_is_read_at_once() -> None:
+    import flambeau as torch
+    from flambeau._core.runtime import dispatch
+    for n in (1, 300, 16384, 16385):
+        host, x = torch.arange(float(n)), torch.zeros(n, device="cuda")
+        ways: list[Any] = []
+        with dispatch.observe(copies=ways.append):
+            x.copy_(host, non_blocking=True)
+        host.fill_(-1.0)
+        assert x.tolist() == list(range(n)) and [(w.path, w.blocking) for w in ways] == [("pageable" if n <= 16384 else "staged", False)], (n, ways)
 
 
 def case_a_copy_tells_what_kernels_found() -> None:
