@@ -266,7 +266,7 @@ def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
     wanted = _slow(node, *gs)
     if info.metas:
         if all(g.meta.plain for g in given) and not tape.anomaly.on:
-            run = attempted(info.call.operation.name + " (backward)", lambda: _known_dry(info, gs))
+            run = attempted(info.call.operation.name + " (backward)", info.call.device, lambda: _known_dry(info, gs))
     elif all(g.meta.plain for g in given) and not tape.anomaly.on:
         def find() -> Callable[..., Any]:
             made, _ = _learn_backward(info, [None if g is None else copied(g) for g in gs])
@@ -276,7 +276,7 @@ def _unknown(node: tape.Node, key: Any, gs: list[Any]) -> Any:
             with no_grad():
                 compare(wanted, _backward_of(info, made, gs, poison=True)(node, *given))
             return _backward_of(info, made, gs)
-        run = attempted(info.call.operation.name + " (backward)", find)
+        run = attempted(info.call.operation.name + " (backward)", info.call.device, find)
     info.backs[key] = _slow if run is None else run
     return wanted
 
@@ -395,13 +395,11 @@ def _graph(outs: Sequence[Tensor]) -> list[tape.Node]:
 def _kept(outs: Sequence[Tensor]) -> list[Tensor]:
     """The tensors that the nodes of a graph keep."""
     found: list[Tensor] = []
-
-    def look(x: Any) -> None:
+    left: list[Any] = [node[tape.SAVED] for node in _graph(outs)]
+    while left:
+        x = left.pop()
         if isinstance(x, Tensor):
             found.append(x)
         elif isinstance(x, (tuple, list)):
-            for y in x:
-                look(y)
-    for node in _graph(outs):
-        look(node[tape.SAVED])
+            left += x
     return found

@@ -182,7 +182,7 @@ class Call:
             return self.plain(*given)
         operands, renewed = self.operands(given), caches.renewed
         large = self.device.type == "cpu" and (self.bare or self.large or any(t.meta.nbytes > _MOST_RECORDED for t in operands))
-        found = None if large else attempted(self.operation.name + " (recorded)", lambda: learned_gradients.learn_recorded(self, operands, kind))
+        found = None if large else attempted(self.operation.name + " (recorded)", self.device, lambda: learned_gradients.learn_recorded(self, operands, kind))
         run = self.plain if found is None else found
         if renewed == caches.renewed:
             self.taped[kind] = run
@@ -351,7 +351,7 @@ def attempt(operation: Operation, values: Values, passed: Sequence[int], copied:
             _ptr(t)
     except AttributeError:  # an asynchronous copy is still filling it
         return None
-    return attempted(operation.name, lambda: call.learn(operands))
+    return attempted(operation.name, call.device, lambda: call.learn(operands))
 
 
 _real: dict[Any, bool] = {}  # GPUs: whether they are no simulated ones

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 from typing import TYPE_CHECKING, Any
@@ -22,14 +23,15 @@ _MOST_CONSTANT = 1 << 12  # bytes of results that a script holds: of larger ones
 refused: dict[str, str] = {}  # the last reason for which a call was not learned, by operation; for those who look into it
 
 
-def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
-    """What `work` gives; None, and the reason in `refused`, where it raises, or NumPy would warn.  Our own warnings are a capture's (`capture.Warned`).
+def attempted(name: str, dev: Any, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
+    """What `work` gives; None, and the reason in `refused`, where it raises, or NumPy would warn.  What it allocates on a GPU counts for no peak.
+    Our own warnings are a capture's (`capture.Warned`).
     Nobody's filters are changed meanwhile: they are the process's, and other threads warn, or learn, at the same time."""
     collects = gc.isenabled()
     gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
         told: Any = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
-        with versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
+        with _unseen(dev), versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
             return work()
     except (capture.Unrepeatable, Exception) as error:
         refused[name] = f"{type(error).__name__}: {error}"
@@ -37,6 +39,13 @@ def attempted(name: str, work: Callable[[], Callable[..., Any]]) -> Callable[...
     finally:
         if collects:
             gc.enable()
+
+
+def _unseen(dev: Any) -> Any:
+    if dev.type == "cpu":
+        return contextlib.nullcontext()
+    from ..runtime import gpus
+    return gpus.gpu(dev).pool.unseen()
 
 
 def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False, dry: Any = None) -> tuple[capture.Capture, Any]:

@@ -11,6 +11,7 @@ Once a program has done its work a few times, nearly every request is served by 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
@@ -22,7 +23,7 @@ from .. import errors
 from . import memory_history
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..drivers.interface import Driver
 
@@ -275,6 +276,16 @@ class Pool:
             for b in [b for bins in list(self.bins.values()) for b in list(bins.values())] + self.retired:
                 found.update(b.back)
             return found.union([address for _, address in list(self.inbox)])
+
+    @contextlib.contextmanager
+    def unseen(self) -> Iterator[None]:
+        """A block whose allocations, all given back at its end, count for no peak."""
+        top, blocks = self.top, self._blocks.peak
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.top, self._blocks.peak = max(top, self.now), max(blocks, self._living())
 
     def claim(self, address: int) -> Callable[[], None] | None:
         """Takes a block that is nobody's off its list, so that it is not given out; gives what puts it back.  None where it is somebody's."""
