@@ -12,6 +12,7 @@ import numpy as np
 
 from .._core import ops
 from .._core.drivers.cpu import blas
+from .._core.runtime.asking import unasked
 from .._core.tensor import Tensor
 
 _CHUNK = 4096  # samples that are solved for together: their matrix of bands stays in the cache
@@ -19,7 +20,7 @@ _COLUMNS, _LOWER, _PLAIN, _UNIT = 102, 122, 111, 132  # of CBLAS
 
 
 def _numbers(t: Tensor) -> Any:
-    return t.detach().double().cpu().numpy()
+    return unasked(t.detach().double().cpu)().numpy()
 
 
 def _written(to: Tensor, numbers: Any) -> None:
@@ -87,7 +88,7 @@ def forced_align(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, targ
     if log_probs.dim() != 3 or log_probs.shape[0] != 1 or targets.dim() != 2 or targets.shape[0] != 1:
         raise RuntimeError("The batch dimension for log_probs must be 1 at the current version."
                            f" Got log_probs {tuple(log_probs.shape)} and targets {tuple(targets.shape)}")
-    scores, labels = _numbers(log_probs)[0], targets[0].cpu().numpy()
+    scores, labels = _numbers(log_probs)[0], unasked(targets[0].cpu)().numpy()
     steps = int(input_lengths.reshape(-1)[0].item())
     if steps != log_probs.shape[1] or int(target_lengths.reshape(-1)[0].item()) != targets.shape[1]:
         raise RuntimeError("input length mismatch: input_lengths and target_lengths must be those of log_probs and targets, got "
@@ -115,7 +116,7 @@ def forced_align(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, targ
     for t in range(steps - 1, -1, -1):
         path[t] = places[at]
         at -= came[t, at]
-    return ops.from_numpy(path[None]).to(targets.device, targets.dtype), log_probs.detach()
+    return unasked(ops.from_numpy(path[None]).to)(targets.device, targets.dtype), log_probs.detach()
 
 
 # ----------------------------------------------------------------------------------------------------------- transducer
@@ -156,7 +157,7 @@ def rnnt_loss_forward(logits: Tensor, targets: Tensor, logit_lengths: Tensor, ta
     given = _numbers(logits)
     top = given.max(-1, keepdims=True) if fused_log_softmax else 0.0
     logs = given - top - np.log(np.exp(given - top).sum(-1, keepdims=True)) if fused_log_softmax else given
-    wanted, steps, sizes = targets.cpu().numpy(), logit_lengths.tolist(), target_lengths.tolist()
+    wanted, steps, sizes = unasked(targets.cpu)().numpy(), logit_lengths.tolist(), target_lengths.tolist()
     for what, lengths, extent in (("input", steps, logits.shape[1]), ("output", sizes, targets.shape[1])):
         if max(lengths, default=extent) != extent or min(lengths, default=1) < 0:
             raise RuntimeError(f"{what} length mismatch: the longest of {lengths} must be {extent}")
@@ -175,7 +176,7 @@ def rnnt_loss_forward(logits: Tensor, targets: Tensor, logit_lengths: Tensor, ta
             mine[rows, at, wanted[k, :u]] -= np.exp(before[:, :u] + labels + after[:n, 1:] - whole)
     if clamp > 0:
         slopes = slopes.clip(-clamp, clamp)
-    return tuple(ops.from_numpy(a).to(logits.device, logits.dtype) for a in (losses, slopes))
+    return tuple(unasked(ops.from_numpy(a).to)(logits.device, logits.dtype) for a in (losses, slopes))
 
 
 def cuda_version() -> None:
