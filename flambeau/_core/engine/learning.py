@@ -26,7 +26,7 @@ from ..tensor import Tensor
 from . import fronts, learned_gradients, replays
 from .plans import Plan, Unbound
 from .scripts import SHIFT, Fresh, FreshOnGpu, Many, Places, Same, bare, copied, placed
-from .trials import agree, attempted, captured, compare, constant, script_of, tensors_of
+from .trials import agree, attempted, budget, captured, compare, constant, script_of, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -180,6 +180,8 @@ class Call:
         """A recorded call of a kind of which there has been none."""
         if not on or caches.observed() or tape.anomaly.on:
             return self.plain(*given)
+        if self.device.type != "cpu" and not budget.left():
+            return self.plain(*given)
         operands, renewed = self.operands(given), caches.renewed
         large = self.device.type == "cpu" and (self.bare or self.large or any(t.meta.nbytes > _MOST_RECORDED for t in operands))
         found = None if large else attempted(self.operation.name + " (recorded)", self.device, lambda: learned_gradients.learn_recorded(self, operands, kind))
@@ -232,14 +234,14 @@ class Learner:
         plans, seen = self.env["plans"], self.env["seen"]
         if len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:  # those are the plain world's
             return
-        after = AFTER
+        after, there = AFTER, False
         for i in self.passed:
             first = values[i][0] if type(values[i]) in (tuple, list) and values[i] else values[i]
             if isinstance(first, Tensor):
                 if first.meta.device.type != "cpu":
                     if not _learns(first.meta.device):
                         return
-                    after = AFTER_ON_GPU
+                    after, there = AFTER_ON_GPU, True
                 break
         try:
             key = self.key(values)
@@ -252,6 +254,8 @@ class Learner:
         if count < 0 or 0 < count < after << len(learned) // _DOUBLES:
             caches.put(renewed, seen, key, count)
             return
+        if there and not budget.left():
+            return  # at a later call
         if key in plans:  # the call changed its operands' layouts, by which it would be found
             caches.put(renewed, seen, key, _NEVER)
             return

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import layout
 from ..kernels.kernel import Kernel
-from ..runtime import capture, versions
+from ..runtime import caches, capture, versions
 from ..tensor import Tensor, new
 from .scripts import BLOCK, OPERAND, Constant, Drawn, Many, Place, Places, Result, Same, Script, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _MOST_STEPS = 400
 _MOST_CONSTANT = 1 << 12  # bytes of results that a script holds: of larger ones the launches are most of a call, and thousands of scripts are kept
@@ -41,11 +42,40 @@ def attempted(name: str, dev: Any, work: Callable[[], Callable[..., Any]]) -> Ca
             gc.enable()
 
 
-def _unseen(dev: Any) -> Any:
+@contextlib.contextmanager
+def _unseen(dev: Any) -> Iterator[None]:
+    """On a GPU: what is allocated meanwhile counts for no peak, and what was planned may hold what no launch has written, and is dropped."""
     if dev.type == "cpu":
-        return contextlib.nullcontext()
+        yield
+        return
     from ..runtime import gpus
-    return gpus.gpu(dev).pool.unseen()
+    started = time.perf_counter()
+    try:
+        with gpus.gpu(dev).pool.unseen():
+            yield
+    finally:
+        caches.drop(caches.DRY)
+        budget.spent += time.perf_counter() - started
+
+
+class Budget:
+    """The time that calls on GPUs are learned in: a share of all there was since the first was to be, so that who runs for a minute waits little, and who
+    runs for long has all of them learned."""
+
+    share = 0.05
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self._since: float | None = None
+
+    def left(self) -> bool:
+        now = time.perf_counter()
+        if self._since is None:
+            self._since = now
+        return self.spent <= self.share * (now - self._since)
+
+
+budget = Budget()
 
 
 def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False, dry: Any = None) -> tuple[capture.Capture, Any]:

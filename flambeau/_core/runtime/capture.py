@@ -182,12 +182,8 @@ class Capture:
 
     def close(self) -> None:
         """Notes nothing any more."""
-        if self.dry is not None:
-            # what was planned meanwhile, also for threads that began to observe then, may hold what no launch has written
-            if caches.world == caches.DRY:
-                caches.drop(caches.DRY)
-            else:
-                caches.forget()
+        if self.dry is not None and caches.world != caches.DRY:  # a thread began to observe meanwhile, and may keep what was planned here
+            caches.forget()
         self._observing.close()
         del active[self.thread]
 

@@ -20,6 +20,7 @@ BODIES = {"test_products_of_the_cpu": "the layer before is in the body's graph",
           "test_leaves_borrow_parts_of_the_same_memory": "a learned pass writes its gradients, and lends no views"}
 learning.AFTER = learning.AFTER_ON_GPU = 1
 learning._DOUBLES = 1 << 30
+learning.budget.share = 1e9
 
 
 def anew(operation: Operation, values: tuple[Any, ...]) -> Any:

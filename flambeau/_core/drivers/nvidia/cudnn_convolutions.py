@@ -67,8 +67,8 @@ class Shape:
     def __init__(self, kind: str, d: dtype, x: Operand, w: Operand, y: Operand, numbers: tuple[Sizes, Sizes, Sizes], bias: bool) -> None:
         if d.name not in graphs.TYPES or d.kind != "f":
             raise cudnn.Unsupported(d.name)
-        if bias and d.name == "float64":
-            raise cudnn.Unsupported("a bias of doubles")  # its engine is proposed, and writes zeros (cuDNN 9.10 to 9.19 on an H200)
+        if d.name == "float64":  # plans are made ready, and wrote zeros on an H200: its scale, which is 1, was surely read as a double
+            raise cudnn.Unsupported("doubles")
         if any(max(*o[0], *o[1], math.prod(o[0])) >= _MOST for o in (x, w, y)):
             raise cudnn.Unsupported("2**31 elements or more")
         formats = [last for last in (False, True) if all(_same(o, last) for o in (x, w, y))]
@@ -89,9 +89,8 @@ class Shape:
         made = {name: self._operand(g, name) for name in {"forward": "yxw", "images": "xwy", "weights": "wxy"}[self.kind]}
         whole = made["y"]
         if self.bias:
-            made["y"] = g.tensor(self.sizes["y"], self.strides["y"], "float32" if self.d.itemsize == 2 else self.d.name)
-        g.convolution(self.kind, made["x"], made["w"], made["y"], self.padding, self.stride, self.dilation,
-                      "float64" if self.d.name == "float64" else "float32")
+            made["y"] = g.tensor(self.sizes["y"], self.strides["y"], "float32")
+        g.convolution(self.kind, made["x"], made["w"], made["y"], self.padding, self.stride, self.dilation)
         if self.bias:
             sizes = (1, self.sizes["y"][1], *(1,) * len(self.stride))
             g.pointwise("add", made["y"], g.operand(sizes, _dense(sizes, self.strides["y"][1] == 1), self.d.name), to=whole)

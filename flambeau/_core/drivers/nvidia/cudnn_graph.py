@@ -124,7 +124,7 @@ def dense(sizes: Sizes) -> tuple[int, ...]:
 
 
 class Graph:
-    """Operations in the order they are added, all but convolutions in float32.
+    """Operations in the order they are added, all in float32.
 
     Each gives its result: a tensor that stays within the graph, or `to` where that is given.  aligned: bytes that operands' addresses are
     multiples of.
@@ -164,10 +164,9 @@ class Graph:
         self._add("pointwise operation", how=how, x=x, y=y, b=b, t=t)
         return y
 
-    def convolution(self, kind: str, x: Tensor, w: Tensor, y: Tensor, padding: Sizes, stride: Sizes, dilation: Sizes, type_of: str) -> None:
-        """Writes y ("forward"), the gradient x of y's ("images"), or the gradient w of y's ("weights"); the channels of x and w tell the groups.
-        type_of: what sums are taken in."""
-        how = Descriptor(self.lib, "convolution", type=TYPES[type_of], mode=_CROSS_CORRELATION, dilation=dilation, stride=stride, after=padding,
+    def convolution(self, kind: str, x: Tensor, w: Tensor, y: Tensor, padding: Sizes, stride: Sizes, dilation: Sizes) -> None:
+        """Writes y ("forward"), the gradient x of y's ("images"), or the gradient w of y's ("weights"); the channels of x and w tell the groups."""
+        how = Descriptor(self.lib, "convolution", type=TYPES["float32"], mode=_CROSS_CORRELATION, dilation=dilation, stride=stride, after=padding,
                          before=padding, axes=len(padding))
         self._add(f"{kind} operation", alpha=1.0, beta=0.0, how=how, w=w, x=x, y=y)
 

@@ -14,6 +14,7 @@ def start() -> None:
     """As soon as calls on the CPU are."""
     from flambeau._core.engine import learning
     learning.AFTER_ON_GPU = learning.AFTER
+    learning.budget.share = 1e9
 
 
 def _lines(torch: Any) -> dict[str, tuple[Any, tuple[Any, ...]]]:
@@ -224,6 +225,30 @@ def case_no_memory_is_kept() -> None:
     assert torch.cuda.memory_allocated() == before, (before, torch.cuda.memory_allocated())
     # one result more lives for a moment; the copies that calls were learned from count for nothing
     assert torch.cuda.max_memory_allocated() <= peak + 4 * 64 * 128, (peak, torch.cuda.max_memory_allocated())
+
+
+def case_it_takes_a_share_of_the_time() -> None:
+    """What would take more is learned later."""
+    import time
+
+    import flambeau as torch
+    from flambeau._core.engine import learning, trials
+    x = torch.randn(7, 3).cuda()
+    before, learning.budget = learning.budget, trials.Budget()
+    try:
+        learning.budget.left()
+        learning.budget.spent = 1e6
+        learning.learned.clear()
+        for _ in range(OFTEN):
+            x.roll(1, 0)
+        assert "roll" not in learning.learned
+        learning.budget.spent = 0.0
+        time.sleep(0.001)
+        for _ in range(3):
+            x.roll(1, 0)
+        assert "roll" in learning.learned
+    finally:
+        learning.budget = before
 
 
 def case_in_place() -> None:

@@ -67,7 +67,7 @@ def convolutions(lib: Any, device: Any) -> None:
         axes = len(x) - 2
         for last in (False, True)[:1 + (axes > 1)]:
             for kind, bias in ways:
-                for d in ("float32", "float64", "float16", "bfloat16"):
+                for d in ("float32", "float16", "bfloat16"):
                     o = operands(name, last)
                     told: dict[str, Any] = {"name": f"{name} {d}", "what": f"{kind}{' with bias' if bias else ''}{', channels last' if last else ''}"}
                     padding, stride, dilation = [(n,) * axes for n in numbers]

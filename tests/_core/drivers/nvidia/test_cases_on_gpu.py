@@ -91,6 +91,7 @@ def test_case(file: str, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if file == "cases_learned":
         from flambeau._core.engine import learning
         monkeypatch.setattr(learning, "AFTER_ON_GPU", learning.AFTER)
+        monkeypatch.setattr(learning.budget, "share", 1e9)
     if file == "cases":  # it asks for what a card of the fake's name is
         name = torch.cuda.get_device_name(0)
         if case == "case_creation" and name != "Fake H200":

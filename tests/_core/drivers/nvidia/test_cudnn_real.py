@@ -59,7 +59,7 @@ def test_graphs_are_taken(capability: int, name: str, what: str) -> None:
         assert told["workspace"] < 64 * batch * heads * (length + source) * deep + (1 << 20)
 
 
-@pytest.mark.parametrize("d", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("d", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", real_cudnn.CONVOLUTIONS)
 @pytest.mark.parametrize("capability", real_cudnn.DEVICES)
 def test_convolutions_are_taken(capability: int, name: str, d: str) -> None:
