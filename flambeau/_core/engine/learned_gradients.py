@@ -401,5 +401,5 @@ def _kept(outs: Sequence[Tensor]) -> list[Tensor]:
         if isinstance(x, Tensor):
             found.append(x)
         elif isinstance(x, (tuple, list)):
-            left += x
+            left.extend(x)  # a size has a sum of its own
     return found
