@@ -26,13 +26,17 @@ Times = dict[str, tuple[float, int]]  # by what was launched: seconds, and how o
 
 
 _REPEATS = 5
+_OFTEN, _WARMED = 100, 4.0  # repetitions, or seconds of them, before the clock begins
 _AHEAD = 4.0  # how much longer than the host the GPU is kept at other work
 
 
 def clocked(t: Any, work: Work) -> tuple[float, float]:
     """Seconds of a repetition by the clock, and of those the host's."""
-    for _ in range(3):
+    until = time.perf_counter() + _WARMED
+    for k in range(_OFTEN):  # what is learned of calls is not part of them
         work()
+        if k > 1 and time.perf_counter() > until:
+            break
     t.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(_REPEATS):
