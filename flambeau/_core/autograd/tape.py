@@ -620,6 +620,8 @@ def lies_as_leaf(g: Tensor, e: Node) -> bool:
     It is PyTorch's rule, so that an optimizer's step finds weights and gradients side by side, whatever their layout.
     """
     m, t = g.meta, None if e[4] is None else e[4]()
+    if type(g) is not Tensor or t is not None and not t.meta.plain:  # a sparse one has no strides
+        return bool(m.contiguous)
     if t is None or m is t.meta:
         return m.contiguous or t is not None and layout.is_dense(m.shape, m.strides)
     return layout.same_places(m.shape, m.strides, _wanted(m, t.meta))
@@ -635,8 +637,10 @@ def _wanted(m: Meta, leaf: Meta) -> tuple[int, ...]:
 def _as_leaf_lies(g: Tensor, e: Node) -> Tensor:
     """A copy of a gradient that lies as `.grad` of its leaf has to.  Recorded."""
     t = None if e[4] is None else e[4]()
-    strides = None if t is None else _wanted(g.meta, t.meta)
-    if type(g) is not Tensor or strides is None or g.meta.strides == strides:
+    if type(g) is not Tensor or t is None or not t.meta.plain:
+        return g.clone()
+    strides = _wanted(g.meta, t.meta)
+    if g.meta.strides == strides:
         return g.clone()
     return g.new_empty_strided(g.meta.shape, strides).copy_(g)
 
