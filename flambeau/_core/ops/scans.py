@@ -95,8 +95,14 @@ def _running(t: Tensor, axis: int, reverse: bool, result: dtype_class | None = N
 
 
 def _in_double(t: Tensor, result: dtype_class | None) -> bool:
-    """Whether float32 is summed in float64, as PyTorch does on the CPU: each running sum is rounded once, however long the row."""
-    return t.meta.device.type != "cuda" and (t.meta.dtype if result is None else result) is dtypes.float32
+    """Whether float32 is summed in float64, as PyTorch does on the CPU: each running sum is rounded once, however long the row.  On a simulated GPU,
+    whose bits are the CPU's, too; not on a real one."""
+    if (t.meta.dtype if result is None else result) is not dtypes.float32:
+        return False
+    if t.meta.device.type != "cuda":
+        return True
+    from ..runtime import gpus
+    return gpus.gpu(t.meta.device).driver.simulated
 
 
 @op(inplace=True, out=True, autocast="cuda full", batch="along -1", out_type="any", out_apart="but itself")
