@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from .running import each_case
 
-test_case = each_case("cases_learned.py")
+test_case = each_case("cases_learned.py", ("eager", "random"))
