@@ -6,6 +6,7 @@ import importlib
 import weakref
 from typing import Any
 
+from .._core.autograd import tape
 from .._core.tensor import Tensor
 from . import checkpoint, data
 
@@ -25,7 +26,8 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     Raises RuntimeError where somebody holds one weakly (as the base of a view does); TypeError for classes that cannot change places.
     """
     for name, t in (("t1", t1), ("t2", t2)):
-        if weakref.getweakrefs(t):
+        own = t.node[tape.SAVED] if t.node is not None and not t.node[tape.SEQ] else None  # a leaf's node knows its tensor
+        if any(ref is not own for ref in weakref.getweakrefs(t)):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     kinds = type(t1), type(t2)
     t1.__class__, t2.__class__ = kinds[1], kinds[0]
@@ -34,6 +36,9 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
         first, second = getattr(t1, part), getattr(t2, part)
         setattr(t1, part, second)
         setattr(t2, part, first)
+    for t in (t1, t2):
+        if t.node is not None and not t.node[tape.SEQ] and t.node[tape.SAVED] is not None:
+            t.node[tape.SAVED] = weakref.ref(t)
 
 
 __all__ = ["checkpoint", "data", "swap_tensors"]
