@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from ...kernels import cache
-from ...layout import is_channels_last, is_contiguous, numel
+from ...layout import channels_last_strides, contiguous_strides, is_channels_last, is_contiguous, numel, same_places
 from . import cudnn
 from . import cudnn_graph as graphs
 
@@ -43,18 +43,7 @@ def packed(operands: tuple[Operand, ...]) -> bool:
 
 def _dense(sizes: Sizes, last: bool) -> Sizes:
     """Strides of elements side by side, channels before the axes or after them."""
-    order = (0, *range(2, len(sizes)), 1) if last else tuple(range(len(sizes)))
-    strides, step = [0] * len(sizes), 1
-    for axis in reversed(order):
-        strides[axis] = step
-        step *= sizes[axis]
-    return tuple(strides)
-
-
-def _same(operand: Operand, last: bool) -> bool:
-    """Whether an operand's elements lie as `_dense` says; strides of axes of length 1 do not matter."""
-    sizes, strides = operand
-    return all(n == 1 or s == t for n, s, t in zip(sizes, strides, _dense(sizes, last), strict=True))
+    return (channels_last_strides if last else contiguous_strides)(sizes)
 
 
 class Shape:
@@ -71,7 +60,7 @@ class Shape:
             raise cudnn.Unsupported("doubles")
         if any(max(*o[0], *o[1], math.prod(o[0])) >= _MOST for o in (x, w, y)):
             raise cudnn.Unsupported("2**31 elements or more")
-        formats = [last for last in (False, True) if all(_same(o, last) for o in (x, w, y))]
+        formats = [last for last in (False, True) if all(same_places(*o, _dense(o[0], last)) for o in (x, w, y))]
         if not formats:
             raise cudnn.Unsupported("strides")
         last, flat = formats[0], len(x[0]) == 3  # one axis is two, the first of length 1
@@ -157,17 +146,16 @@ class _Convolutions:
 class _Launch:
     """One convolution's entry: takes its operands and a workspace, and has the plan in use carried out."""
 
-    def __init__(self, launches: Launches, library: cudnn.Library, kept: _Convolutions, device: int, shape: Shape, room: int | None,
+    def __init__(self, library: cudnn.Library, kept: _Convolutions, device: int, shape: Shape, room: int | None,
                  how: tuple[int, bool, bool]) -> None:
         tries, deterministic, tf32 = how
-        self.driver, self.library, self.kept, self.device, self.shape = launches.driver, library, kept, device, shape
+        self.library, self.kept, self.device, self.shape = library, kept, device, shape
         self.most = 1 << 62 if room is None else room
         self.without = [*([graphs.VARYING] if deterministic else []),
                         *([graphs.TENSOR_CORES, graphs.ROUNDED] if shape.d.name == "float32" and not tf32 else [])]
         self.key = (device, *shape.key(), *self.without)
         self.lib, self.asked = graphs.declared(library.lib), library.handle(device)
         self.lock = threading.Lock()
-        self.settled = False  # callers know how much workspace a call needs, and may keep that
         graph = shape.graph(self.lib)
         first, behind = self._known(graph) if tries else None, self._proposed(graph)
         self.trying = list(itertools.islice(behind, tries)) if first is None else []
@@ -218,12 +206,12 @@ class _Launch:
             way: Any = self.exact if aligned else self.loose
             if refused is not None:
                 way.turn(refused)
-            while way.now is not None and (self.settled or way.now[0].workspace <= space):
+            while way.now is not None and (not prepared.settling or way.now[0].workspace <= space):
                 plan, run = way.now
                 here = args if plan.workspace <= space else (*args[:-1], self.kept.room(stream, plan.workspace))
                 if self.done(stream, plan, run, here, handle):
-                    if not self.settled:
-                        prepared.workspace, self.settled, prepared.settling = plan.workspace, True, False
+                    if prepared.settling:  # from now on callers may keep what they know of its workspace
+                        prepared.workspace, prepared.settling = plan.workspace, False
                     return
                 way.turn(plan)
             if way.now is not None:
@@ -253,7 +241,7 @@ def prepare(launches: Launches, device: int, spec: Convolution) -> PreparedLaunc
     if not kept.able:
         return None
     try:
-        made = _Launch(launches, library, kept, device, Shape(spec.kind, spec.dtype, x, w, y, (spec.padding, spec.stride, spec.dilation), spec.bias),
+        made = _Launch(library, kept, device, Shape(spec.kind, spec.dtype, x, w, y, (spec.padding, spec.stride, spec.dilation), spec.bias),
                        spec.room, spec.how)
     except cudnn.Unsupported:
         return None
@@ -274,8 +262,7 @@ def prepare(launches: Launches, device: int, spec: Convolution) -> PreparedLaunc
         now = None if way is None else way.now
         ready = now is not None and now[0].workspace <= prepared.workspace
         if now is not None and ready and made.done(stream, *now, args, handle):
-            if not made.settled:
-                made.settled, prepared.settling = True, False
+            prepared.settling = False
         else:
             made.slowly(prepared, stream, args, handle, aligned, now[0] if now is not None and ready else None)
     flops = 2 * math.prod(y[0]) * math.prod(w[0][1:])
