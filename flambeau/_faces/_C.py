@@ -49,6 +49,10 @@ stand_ins.module(f"{__name__}._functorch", {
 _has_xpu = _has_mps = False  # devices that are not here
 
 
+class _DisableFuncTorch:
+    """Asked for around reads of random states and the like, which no transform here looks at: there is nothing to disable."""
+
+
 def _are_functorch_transforms_active() -> bool:
     """Whether a vmap or a forward-mode derivative is running."""
     from flambeau._core.engine import interpreters

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.autograd.function import Function
 from .._core.autograd.handles import RemovableHandle
+from .._core.errors import warn
 from .._core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -256,7 +257,9 @@ class BackwardHooks:
         return out
 
     def outputs(self, result: Any) -> Any:
-        """What the module's call gives back."""
+        """What the module's call gives back.  Warns where that is neither a tensor nor a tuple, whose gradients no hook sees."""
+        if not isinstance(result, (Tensor, tuple)):
+            warn(f"For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received {type(result)}")
         values = result if isinstance(result, tuple) else (result,)
 
         def on_grads(grads: Grads) -> Grads:

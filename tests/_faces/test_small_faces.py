@@ -162,3 +162,10 @@ def test_the_compilers_own_switches_are_accepted() -> None:
     torch._inductor.cudagraph_mark_step_begin()
     with torch._inductor.utils.fresh_inductor_cache():
         assert torch.ones(2).sum().item() == 2
+
+
+def test_a_guard_around_random_states_can_be_asked_for() -> None:
+    guard = torch._C._DisableFuncTorch()
+    state = torch.get_rng_state()
+    del guard
+    assert torch.equal(state, torch.get_rng_state())

@@ -8,6 +8,8 @@ import pickle
 import weakref
 from collections import OrderedDict
 
+import pytest
+
 import flambeau as torch
 from flambeau.nn.modules import module as place
 
@@ -60,3 +62,16 @@ def test_a_loading_hook_is_copied_with_its_module_and_keeps_none_alive():
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_backward_hook_says_when_it_sees_no_gradient_of_the_result():
+    class Named(torch.nn.Module):
+        def forward(self, x):
+            return {"x": x * 2}
+
+    layer, seen = Named(), []
+    layer.register_full_backward_hook(lambda *of: seen.append(of))
+    x = torch.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="should be a Tensor or a tuple of Tensors but received <class 'dict'>"):
+        layer(x)["x"].sum().backward()
+    assert x.grad.tolist() == [2, 2]

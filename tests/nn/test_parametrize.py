@@ -136,10 +136,6 @@ def test_spectral_norm() -> None:
 def test_orthogonal(orthogonal_map: str, shape, trivialized: bool) -> None:
     torch.manual_seed(1)
     m = nn.Linear(*shape)
-    if not trivialized and orthogonal_map != "householder":
-        with pytest.raises(NotImplementedError, match="use_trivialization"):
-            parametrizations.orthogonal(m, "weight", orthogonal_map, use_trivialization=False)
-        return
     parametrizations.orthogonal(m, "weight", orthogonal_map, use_trivialization=trivialized)
     optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
     for _ in range(3):
@@ -150,6 +146,10 @@ def test_orthogonal(orthogonal_map: str, shape, trivialized: bool) -> None:
         (m(torch.ones(2, shape[0])) ** 3).sum().backward()
         optimizer.step()
     q = torch.linalg.qr(torch.randn(max(shape), max(shape)))[0][:shape[1], :shape[0]]
+    if not trivialized and orthogonal_map != "householder":
+        with pytest.raises(NotImplementedError, match="use_trivialization"):
+            m.weight = q
+        return
     m.weight = q
     np.testing.assert_allclose(m.weight.detach().numpy(), q.numpy(), atol=2e-5)
 
@@ -225,3 +225,15 @@ def test_a_parametrization_keeps_shape_and_type(after):
         with pytest.raises(ValueError) as caught:
             parametrize.register_parametrization(net, "weight", Of(f))
         assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("orthogonal_map", ["matrix_exp", "cayley"])
+def test_a_parametrization_may_say_that_it_has_no_right_inverse(orthogonal_map):
+    net = parametrizations.orthogonal(nn.Linear(3, 3), "weight", orthogonal_map, use_trivialization=False)
+    q = net.weight
+    assert torch.allclose(q @ q.T, torch.eye(3), atol=1e-5)
+    with pytest.raises(NotImplementedError, match="matrix exponential or the Cayley"):
+        net.weight = torch.eye(3)
+    parametrize.register_parametrization(net, "bias", nn.Identity())
+    again = parametrizations.orthogonal(net, "weight", orthogonal_map, use_trivialization=False)
+    assert again.weight.shape == (3, 3)

@@ -139,3 +139,9 @@ def test_normalised_weights_need_a_shape() -> None:
     for normalise in (nn.utils.weight_norm, nn.utils.spectral_norm):
         with pytest.raises(ValueError, match="can't have uninitialized parameters"):
             normalise(nn.LazyLinear(3))
+
+
+def test_nothing_cannot_be_packed() -> None:
+    for made, lengths in ((flambeau.zeros(0, 0), []), (flambeau.zeros(0, 3), [1, 1, 1])):
+        with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
+            nn.utils.rnn.pack_padded_sequence(made, lengths)

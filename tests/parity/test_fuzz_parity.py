@@ -30,3 +30,34 @@ assert [(c[0], c[1], n) for c, n, _ in found] == [("cpu value", "step", 7), ("cu
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+INSTRUMENT = ROOT.parent / "shared" / "instruments" / "programs" / "fuzz.py"
+
+
+@pytest.mark.skipif(not INSTRUMENT.exists(), reason="the instrument does not lie beside the checkout")
+def test_a_difference_that_pytorch_explains_gets_its_word_and_a_fault_does_not():
+    code = f"""
+from pathlib import Path
+import numpy as np
+from tools.fuzz import programs_process as p
+i = p.load(Path({str(INSTRUMENT)!r}), Path({str(ROOT)!r}))
+p.note_raising(i)
+def kinds(inputs, *lines):
+    values = [(d, np.asarray(a, "float32" if d.endswith("16") and d != "int16" else d), g) for d, a, g in inputs]
+    return [c[0] for c, _, _ in p.differences(i, (values, list(lines)))]
+f = lambda a, d="float32", g=False: (d, a, g)
+assert kinds([f([-6., 2.])], "v[0].sqrt()", "v[1].signbit()") == ["value-inherited"]
+assert kinds([f([[-2.75, -3.25, 0.]], "float16")], "T.nn.functional.cosine_similarity(v[0], v[0], dim=0)") == ["value-nearer"]
+assert kinds([f([[1., 2.], [3., 4.]])], "v[0].t()", "T.isin(v[1], v[1])") == ["torch-error-lacking"]
+assert kinds([f([[[1., 2., 3.]]])], "!v[0][T.tensor([[0, 1]])] = 0.5") == ["value-after-raising-unwritten"]
+assert kinds([f([np.nan, np.nan])], "T.mode(v[0], -1)") == ["value-nan"]
+assert kinds([f([5, 1], "uint8"), f([5., 2.], g=True)], "v[0].eq_(v[1])") == ["requires_grad-integer"]
+assert kinds([f([1., 2.])], "v[0].exp()", "v[1][:]", "!v[1].requires_grad_()") == ["requires_grad-after-lost"]
+assert kinds([f([1., 2., 3.])], "v[0].unfold(0, 2, 1)", "v[1].mul_(2)") == ["flambeau-error-shared"]
+right = i.flambeau.Tensor.sin
+i.flambeau.Tensor.sin = lambda self: right(self) + 0.1
+assert kinds([f([1., 2.])], "v[0].sin()") == ["value"]
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from . import judge
 from .classes import Class, class_of, error_words
 
 Program = tuple[list[Any], list[str]]
@@ -100,7 +101,13 @@ def differences(instrument: Any, program: Program) -> list[Difference]:
         n = next(i for i, line in enumerate(lines) if instrument_prefix(line) == prefix)
         laid_out.append((class_of(kind, lines[n], ""), n, texts[0]))
     found += sorted(laid_out, key=lambda d: d[1])[:1]  # the first: from there on, other results inherit the layout
-    return sorted(found, key=lambda d: d[1])
+    return [(judged(instrument, program, c, n, text), n, text) for c, n, text in sorted(found, key=lambda d: d[1])]
+
+
+def judged(instrument: Any, program: Program, c: Class, n: int, text: str) -> Class:
+    """The class, its kind with the word that `judge` finds for it."""
+    word = judge.word(instrument, program, c[0], n, text)
+    return (f"{c[0]}-{word}", c[1], c[2]) if word else c
 
 
 def instrument_prefix(line: str) -> str:

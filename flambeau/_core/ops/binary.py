@@ -275,9 +275,9 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
     if isinstance(a, Tensor) and type(b) in (int, float):
         if a.meta.dtype.kind in "fc" and b in _FIXED:
             return POW_ROOT if b in (0.5, -0.5) else POW_FIXED, (a,), (("exponent", b),)
+        if a.meta.dtype.kind in "bui" and type(b) is int and b < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
         if a.meta.dtype.kind in "ui" and type(b) is int:
-            if b < 0:
-                raise RuntimeError("Integers to negative integer powers are not allowed.")
             dtypes.number(b, a.meta.dtype)
             if b in (1, 2, 3):
                 return POW_FIXED, (a,), (("exponent", b),)

@@ -65,9 +65,11 @@ def scalar_tensor(value: Any, like: Tensor) -> Tensor:
     return made
 
 
-def may_write(t: Tensor) -> None:
-    """Raises RuntimeError when elements of `t` share memory, as those of an expanded tensor do."""
-    if not t.meta.contiguous and layout.overlaps_itself(t.meta.shape, t.meta.strides):
+def may_write(t: Tensor, *, one: bool = False) -> None:
+    """Raises RuntimeError when elements of `t` share memory, as those of an expanded tensor do.  one: they all get the same value, so that it matters to
+    none; PyTorch refuses expanded tensors even so."""
+    m = t.meta
+    if not m.contiguous and layout.overlaps_itself(m.shape, m.strides) and not (one and all(s or n < 2 for n, s in zip(m.shape, m.strides, strict=True))):
         raise RuntimeError("unsupported operation: more than one element of the written-to tensor refers to a single memory "
                            "location. Please clone() the tensor before performing the operation.")
 

@@ -77,7 +77,7 @@ def _angle(x: Expr) -> Expr:
 
 
 pointwise("angle", "input", _angle, promote="float", inplace=False, doc="The argument in (-pi, pi]; 0 or pi for reals.",
-          grad=lambda g, x, y: g * 0.0 if not x.dtype.is_complex else where(
+          grad=lambda g, x, y: E.const(0, g.dtype) if not x.dtype.is_complex else where(
               (E.real(x) == 0.0) & (E.imag(x) == 0.0), E.const(0, x.dtype),
               E.complex_(-g * E.imag(x), g * E.real(x)) / E.complex_(
                   E.real(x) * E.real(x) + E.imag(x) * E.imag(x), E.const(0, g.dtype))))

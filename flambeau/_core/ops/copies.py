@@ -186,7 +186,7 @@ def warn_of_lost_part(of: dtypes.dtype, to: dtypes.dtype) -> None:
 
 def _may_copy(self: Tensor, src: Tensor) -> None:
     if not checks.same_view(self, src):
-        checks.may_write(self)
+        checks.may_write(self, one=src.meta.numel == 1)
     warn_of_lost_part(src.meta.dtype, self.meta.dtype)
     shape = layout.broadcast_shapes(self.meta.shape, src.meta.shape)
     if shape != tuple(self.meta.shape):

@@ -379,7 +379,7 @@ def _uneven(data: Any, place: str = "data") -> Exception | None:
     dim, level = 0, [(place, data)]
     while True:
         inner = [(f"{name}[{i}]", x) for name, those in level for i, x in enumerate(those)]
-        lists = [isinstance(x, (list, tuple)) for _, x in inner]
+        lists = [isinstance(x, (list, tuple)) or isinstance(x, np.ndarray) and x.ndim > 0 for _, x in inner]
         dim += 1
         if not any(lists):
             return None

@@ -344,11 +344,14 @@ class Pointwise:
         launch, convert = self.writing((t.meta,), operands, numbers, consts)
         alike = t.meta.contiguous and all(x.meta.contiguous and x.meta.shape == t.meta.shape for x in operands if isinstance(x, Tensor))
         program = self.program(operands, numbers, consts, self.common(operands), (t.meta.dtype,))[0] if alike else None
-        return Written(launch, convert, general, self._saving(operands, len(numbers), consts, False), _copy, program)
+        saving = None if self.name in _ON_LEAVES else self._saving(operands, len(numbers), consts, False)  # without, `general` records
+        return Written(launch, convert, general, saving, _copy, program)
 
     def _recorded(self, t: Tensor, operands: tuple[Any, ...]) -> bool:
         """Whether a call in place is recorded.  Raises RuntimeError where PyTorch forbids it."""
-        return not (self.name in _ON_LEAVES and inplace.of_leaf(t)) and inplace.check(t, operands)
+        if self.name in _ON_LEAVES:  # the truth of another operand has no gradient
+            return not inplace.of_leaf(t) and inplace.check(t, (t,))
+        return inplace.check(t, operands)
 
     def _may_hold(self, t: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> None:
         """Raises RuntimeError where the result's type does not fit into t's."""
@@ -374,6 +377,8 @@ class Pointwise:
         self.write((t,), operands, numbers, consts)
         if recording:
             seen = tuple([before if x is t else checks.scalar_tensor(x, t) if isinstance(x, complex) else x for x in operands])
+            if self.name in _ON_LEAVES:
+                seen = tuple([alias(x, x.meta, x.ptr) if isinstance(x, Tensor) and x is not before else x for x in seen])
             holder = alias(t, t.meta, t.ptr)
             self._record(seen, numbers, consts, holder, version)
             inplace.rebase(t, holder.node)

@@ -188,7 +188,7 @@ def answer(operation: Operation, values: tuple[Any, ...], out: Any = None) -> An
     if isinstance(first, Tensor) and first.meta.__class__ is Lazy:
         own = _OWN.get(name)
         if own is not None:
-            return own(first)
+            return own(first, *args[1:], **kwargs)
         if _MEMORY.get(name) == "none":
             return operation.as_they_are(values)
         if _MEMORY.get(name) == "relaid":
@@ -286,7 +286,9 @@ def _imag(t: Tensor) -> Tensor:
     return flag(imag(_on_memory(t, t.node)), False, conj ^ neg)
 
 
-def _numpy(t: Tensor) -> Any:
+def _numpy(t: Tensor, *, force: bool = False) -> Any:
+    if force:
+        return t.detach().resolve_conj().resolve_neg().numpy(force=True)
     word, way = _WORDS["conj" if bits(t)[0] else "neg"]
     raise RuntimeError(f"Can't call numpy() on Tensor that has {word} bit set. Use tensor.{way}().numpy() instead.")
 
@@ -309,7 +311,7 @@ def _cloned(which: int) -> Callable[[Tensor], Tensor]:
     return call
 
 
-_OWN: dict[str, Callable[[Tensor], Any]] = {
+_OWN: dict[str, Callable[..., Any]] = {
     "conj": lambda t: shown(t, True, False) if t.meta.dtype.is_complex else t, "_neg_view": lambda t: shown(t, False, True),
     "resolve_conj": _cloned(0), "resolve_neg": _cloned(1), "real": _real, "imag": _imag, "numpy": _numpy, "view_as_real": _as_real,
     "is_conj": lambda t: bits(t)[0], "is_neg": lambda t: bits(t)[1]}

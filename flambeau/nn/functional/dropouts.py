@@ -56,6 +56,10 @@ def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
     """
     _check(p)
     dims = _batch_dims("dropout2d", input, 2)
+    if input.dim() == 3:
+        warn("dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is interpreted "
+             "as shape (N, C, L), where C is the channel dim. This behavior will change in a future release to interpret the input as one without "
+             "a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.")
     return _drop_channels(input, p, training, inplace, 2 if input.dim() == 3 else dims)
 
 

@@ -68,7 +68,10 @@ class ParametrizationList(ModuleList):
                 inverse = getattr(module, "right_inverse", None)
                 if inverse is None:
                     continue
-                new = inverse(*new) if isinstance(new, tuple) else inverse(new)
+                try:
+                    new = inverse(*new) if isinstance(new, tuple) else inverse(new)
+                except NotImplementedError:  # one that says that it has none
+                    break
                 if not hasattr(new, "meta") and not isinstance(new, (list, tuple)):
                     raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}")
                 for i, part in enumerate(() if hasattr(new, "meta") else new):
@@ -169,7 +172,10 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
             new = parametrization(old)
             _unchanged(new, old.shape, old.dtype, "the `unsafe` flag", f"module.{tensor_name}.", f"parametrization(module.{tensor_name}).")
             if hasattr(parametrization, "right_inverse"):
-                back = parametrization.right_inverse(new)
+                try:
+                    back = parametrization.right_inverse(new)
+                except NotImplementedError:  # one that says that it has none
+                    back = old
                 if not isinstance(back, Tensor):
                     raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
                 if back.dtype is not old.dtype:

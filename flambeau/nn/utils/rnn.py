@@ -123,6 +123,8 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
         lengths, sorted_indices = lengths.sort(descending=True)
         sorted_indices = unasked(sorted_indices.to)(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
+    if not input.numel():
+        raise RuntimeError(f"Cannot pack empty tensors: input is {tuple(input.shape)}")
     counts = [int(n) for n in lengths.tolist()]
     steps = input.transpose(0, 1) if batch_first else input
     if len(counts) != steps.shape[1]:

@@ -515,3 +515,23 @@ def test_complex_powers_at_their_edges() -> None:
     want = np.conj(complex(2) ** 1j * np.log(2))
     assert y.grad[:2].tolist() == [0, 0] and np.isnan(y.grad[2].real.item()) and abs(y.grad[3].item() - want) < 1e-6
     assert x.grad[:2].tolist() == [0, 1] and abs(x.grad[3].item() - np.conj(1j * complex(2) ** (1j - 1))) < 1e-6
+
+
+def test_truths_have_no_negative_integer_powers():
+    t = fb.tensor([True, False])
+    for power in (lambda: t ** -3, lambda: fb.pow(t, -1), lambda: t.clone().pow_(-2)):
+        with pytest.raises(RuntimeError, match="Integers to negative integer powers"):
+            power()
+    assert (t ** -3.0).tolist() == [1.0, float("inf")] and (t ** 2).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["logical_and_", "logical_or_", "logical_xor_"])
+def test_a_truth_written_in_place_asks_for_no_gradient_of_the_other_operand(name):
+    y = fb.ones(3, requires_grad=True)
+    for _ in range(3):
+        x = fb.zeros(3)
+        assert getattr(x, name)(y) is x and not x.requires_grad
+        z = fb.zeros(3, requires_grad=True)
+        w = z * 2
+        getattr(w, name)(y).sum().backward()
+        assert z.grad.tolist() == [0, 0, 0] and y.grad is None

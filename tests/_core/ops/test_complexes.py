@@ -161,3 +161,9 @@ def test_complex32_has_gradients():
     x = fb.tensor([1 + 2j, 0.5 - 1j], dtype=fb.complex32, requires_grad=True)
     (x * x).real.sum().backward()
     assert x.grad.dtype is fb.complex32 and x.grad.tolist() == [2 - 4j, 1 + 2j]
+
+
+def test_a_real_numbers_angle_has_a_gradient_of_zeros_whatever_arrives():
+    x = fb.tensor([1.5, -2.5, 0.0], requires_grad=True)
+    x.angle().backward(fb.full((3,), float("nan")))
+    assert x.grad.tolist() == [0, 0, 0]

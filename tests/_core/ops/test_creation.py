@@ -371,3 +371,12 @@ def test_factories_of_sparse_tensors():
         with pytest.raises(NotImplementedError, match="layout torch.sparse"):
             call()
     assert not fb.zeros(2, layout=fb.strided).is_sparse
+
+
+@pytest.mark.parametrize(("data", "told"), [
+    ([np.zeros((3, 3)), np.zeros((3, 0))], r"expected sequence of length 3 at dim 2 \(got 0: data\[1\]\[0\]\)"),
+    ([[np.zeros((3, 3)), np.zeros((3, 2))]], r"expected sequence of length 3 at dim 3 \(got 2: data\[0\]\[1\]\[0\]\)"),
+    ([np.zeros((3, 3)), [[1, 2, 3], [1, 2]]], r"expected sequence of length 3 at dim 1 \(got 2: data\[1\]\)")])
+def test_arrays_of_other_lengths_are_named(data, told):
+    with pytest.raises(ValueError, match=told):
+        fb.tensor(data)

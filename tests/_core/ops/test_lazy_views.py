@@ -148,3 +148,10 @@ def test_passes_back_from_views_begin_at_their_own_node():
         assert y.grad.item() == -1j
         with pytest.raises(RuntimeError, match="implicitly created only for"):
             x.conj().backward()
+
+
+def test_numpy_by_force_takes_lazy_views():
+    x = fb.tensor([1 + 2j, 3 - 4j], requires_grad=True)
+    assert x.conj().numpy(force=True).tolist() == [1 - 2j, 3 + 4j] and x.conj().imag.numpy(force=True).tolist() == [-2, 4]
+    with pytest.raises(RuntimeError, match="conjugate bit set"):
+        x.detach().conj().numpy()

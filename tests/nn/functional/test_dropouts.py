@@ -43,3 +43,5 @@ def test_bad_shapes():
         F.dropout1d(flambeau.ones(2))
     with pytest.warns(UserWarning, match="Received a 5-D input to dropout2d"):
         F.dropout2d(flambeau.ones(1, 1, 1, 1, 1))
+    with pytest.warns(UserWarning, match="assuming that channel-wise 1D dropout behavior is desired"):
+        F.dropout2d(flambeau.ones(1, 2, 2))

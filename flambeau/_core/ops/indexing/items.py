@@ -15,6 +15,7 @@ from ...engine import general
 from ...engine.fields import has
 from ...engine.fronts import OPEN, TENSORS
 from ...engine.operation import Operation
+from ...errors import warn
 from ...tensor import Meta, Tensor, _new, meta
 from ...unknowns import Unknown
 from ..casts import to_dtype
@@ -209,11 +210,11 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
         raise mismatch("index_put_", [self, value], [self], (self, None, value))
     if _grad.get():
         inplace.check(view, (view, value))
+    while len(value.meta.shape) > 1 and value.meta.shape[0] == 1:  # leading axes of size 1 do not count here
+        value = value.reshape(value.meta.shape[1:])
     if value.meta.numel != 1:  # for one value PyTorch looks at a mask first
         no_overlap(view, value)
     x, indices = _expanded(view, pending)
-    while len(value.meta.shape) > 1 and value.meta.shape[0] == 1:  # leading axes of size 1 do not count here
-        value = value.reshape(value.meta.shape[1:])
     put_at(x, indices, _one_for_a_mask(x, [p for p in pending if p is not None], value), False)
 
 
@@ -226,7 +227,7 @@ def _held(self: Tensor, value: Any) -> Any:
 def _assign(view: Tensor, value: Any) -> None:
     """What a basic index shows takes a value: broadcast, which has the leading axes of size 1 that it needs and no others that count."""
     if not isinstance(value, Tensor):
-        may_write(view)
+        may_write(view, one=True)
         view.fill_(_held(view, value) if not view.meta.numel or isinstance(value, np.generic) else value)
         return
     if value.meta.device is not view.meta.device and value.meta.shape:
@@ -239,7 +240,8 @@ def _assign(view: Tensor, value: Any) -> None:
     else:
         while shape and shape[0] == 1:
             shape = shape[1:]
-        view.copy_((value.view(shape) if shape != tuple(value.meta.shape) else value).expand(to))
+        value = value.view(shape) if shape != tuple(value.meta.shape) else value
+        view.copy_(value if value.meta.numel == 1 else value.expand(to))
 
 
 def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:
@@ -266,6 +268,8 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     for i in indices:
         if isinstance(i, Tensor) and i.meta.dtype.name not in ("int64", "int32", "uint8", "bool"):
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        if isinstance(i, Tensor) and i.meta.dtype is uint8:
+            warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
     x, found = _expanded(self, [*indices, *[None] * (len(self.meta.shape) - len(indices))]) if not any(
         isinstance(i, Tensor) and i.meta.dtype is bool_ for i in indices) else _expanded(*_basic(self, list(indices)))
     return put_at(x, found, values if accumulate else _one_for_a_mask(x, [i for i in indices if i is not None], values), accumulate)

@@ -132,3 +132,35 @@ def test_an_element_of_a_tensor_is_written_to_all_of_it():
     m[:, 1:] = m[1, 0]
     m[...] = m[0, 1]
     assert m.tolist() == [[3, 3, 3], [3, 3, 3]]
+
+
+def test_leading_axes_of_what_is_written_go_before_memory_is_looked_at():
+    """A value without elements shares no memory with its own tensor, and the positions are asked first of what is left."""
+    t = fb.zeros(1, 3, 0)
+    t[fb.tensor([[1, 0]])] = t
+    with pytest.raises(RuntimeError, match="single memory location"):
+        s = fb.ones(1, 3)
+        s[fb.tensor([0])] = s
+    empty = fb.zeros(1, 0, 0)
+    with pytest.raises(IndexError, match="out of bounds"):
+        empty[..., fb.tensor([0, 1, 0])] = empty
+
+
+@pytest.mark.parametrize("write", [
+    lambda u: u.__setitem__(..., 2.0), lambda u: u.__setitem__(..., fb.tensor(2)), lambda u: u.__setitem__(..., fb.tensor([2.0])), lambda u: u.copy_(2),
+    lambda u: u.copy_(fb.tensor([2.0])), lambda u: u.fill_(fb.tensor(2.0))])
+def test_one_value_goes_into_elements_that_share_memory(write):
+    x = fb.arange(5.0)
+    write(x.unfold(0, 3, 1))
+    assert x.tolist() == [2.0] * 5
+    with pytest.raises(RuntimeError, match="single memory location"):
+        write(fb.arange(5.0).expand(3, 5))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.unfold(0, 3, 1)[...] = fb.ones(3)
+
+
+def test_writing_by_a_byte_mask_warns():
+    x = fb.ones(3)
+    with pytest.warns(UserWarning, match="uint8 is now deprecated"):
+        x.index_put_((fb.tensor([1, 0, 1], dtype=fb.uint8),), fb.tensor(5.0))
+    assert x.tolist() == [5, 1, 5]
