@@ -252,12 +252,12 @@ class Learner:
             self._fail()
             return
         if count < 0 or 0 < count < after << len(learned) // _DOUBLES:
-            caches.put(renewed, seen, key, count)
+            caches.put(renewed, default, self.env, "seen", key, count)
             return
         if there and not budget.left():
             return  # at a later call
         if key in plans:  # the call changed its operands' layouts, by which it would be found
-            caches.put(renewed, seen, key, _NEVER)
+            caches.put(renewed, default, self.env, "seen", key, _NEVER)
             return
         run = attempt(self.operation, values, self.passed, count == 0) if self._here(values) else None
         if renewed != caches.renewed or default is not dtypes._default.dtype:
@@ -265,7 +265,7 @@ class Learner:
         if run is None:
             sizes = [t.meta.nbytes for t in self._operands(values)] if count else []
             later = on and max(sizes, default=0) > _MOST_BYTES and sum(sizes) <= _MOST_COPIED and self._here(values)
-            caches.put(renewed, seen, key, -(sum(sizes) // _EACH) if later else _NEVER)
+            caches.put(renewed, default, self.env, "seen", key, -(sum(sizes) // _EACH) if later else _NEVER)
             if not later:
                 self._fail()
             return
@@ -273,7 +273,7 @@ class Learner:
         learned.append(self.operation.name)
         if self.operation.planned:
             self.operation.replayed.add(run)
-        caches.put(renewed, plans, key, run)
+        caches.put(renewed, default, self.env, "plans", key, run)
 
     def keep(self, values: Values, plan: Any, letters: str, since: int) -> None:
         """Keeps a plan that the body gave, from the epoch `since` on, for calls like this one.  What launches something is learned in time where it is
@@ -306,7 +306,7 @@ class Learner:
                 return made
             found = attempt(self.operation, call.filled(given), self.passed)
             if default is dtypes._default.dtype:
-                caches.put(renewed, plans, key, run if found is None else found)
+                caches.put(renewed, default, self.env, "plans", key, run if found is None else found)
                 if found is not None:
                     learned.append(self.operation.name)
             return made

@@ -9,14 +9,15 @@ that world changes variables only: nothing is planned again, and while nobody ob
 point numbers is in few keys and decides the types of many results, so another one has dictionaries of its own too.  A third world is that of
 calls which are made for their launches only, of which none is carried out (`capture`): what is planned there is dropped when it ends, since it
 may hold a tensor that nothing was written to.
+
+A long process has many thousand caches, most of them empty. So a dictionary that nothing was put into is shown in every world, and what changes, or
+is emptied, are those that were filled: it belongs to the world in which that happens. The functions here alone fill one, therefore.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from functools import wraps
 from itertools import count
-from operator import setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, forks
@@ -34,10 +35,13 @@ _lock = forks.rlock()
 # of each cache the namespace that it is a variable of, and the variable's name
 _spaces: list[dict[str, Any]] = []
 _names: list[str] = []
+_numbers_of: dict[tuple[int, str], int] = {}  # a cache's place in those, by the identity of its namespace and its name
+_shown: dict[int, int] = {}  # the same by the identity of the dictionary that it shows
+_filled: set[int] = set()  # the caches whose dictionaries hold plans of this world and default type
+# the dictionaries of the others, of caches that were filled there
+_away: dict[tuple[int, Any], dict[int, dict[Any, Any]]] = {}
 world = PLAIN  # the one that caches show now
 _default: Any = dtypes.get_default_dtype()  # the default type under which they show it
-# by world and default type, the dictionaries of the first caches of `_spaces`, in their order; of all of them where they are shown now
-_worlds: dict[tuple[int, Any], list[dict[Any, Any]]] = {(world, _default): []}
 renewed = 0  # how often all caches were emptied
 epoch = 0  # how often what is bound became stale; who keeps a bound launch elsewhere than in a cache compares this
 _then: list[Callable[[], None]] = []
@@ -47,9 +51,10 @@ def cache(space: dict[str, Any], name: str) -> dict[Any, Any]:
     """A new cache, kept as the variable `name` of the namespace `space` (a module's `globals()`). Read it by that name only."""
     with _lock:
         made: dict[Any, Any] = {}
+        number = _numbers_of[id(space), name] = _shown[id(made)] = len(_spaces)
         _spaces.append(space)
         _names.append(name)
-        _worlds[world, _default].append(made)
+        _filled.discard(number)
         space[name] = made
     return made
 
@@ -65,13 +70,22 @@ def keep_since(since: int, cached: dict[Any, Any], key: Any, plan: Any, most: in
             if len(cached) >= (most or MOST):
                 cached.clear()
             cached[key] = plan
+            number = _shown.get(id(cached))
+            if number is not None:
+                _filled.add(number)
 
 
-def put(renewals: int, cached: dict[Any, Any], key: Any, plan: Any) -> None:
-    """Puts what binds nothing but the plain world's launches into one of its dictionaries, unless all were emptied since they had been so often
-    (`renewed`)."""
+def put(renewals: int, default: Any, space: dict[str, Any], name: str, key: Any, plan: Any) -> None:
+    """Puts what binds nothing but the plain world's launches into that world's dictionary of a default type, whichever is shown, unless all were
+    emptied since they had been so often (`renewed`)."""
     with _lock:
         if renewed == renewals:
+            number = _numbers_of[id(space), name]
+            if world == PLAIN and default is _default:
+                cached = space[name]
+                _filled.add(number)
+            else:
+                cached = _away.setdefault((PLAIN, default), {}).setdefault(number, {})
             if len(cached) >= MOST:
                 cached.clear()
             cached[key] = plan
@@ -105,7 +119,10 @@ def kept(f: F) -> F:
             made = f(*args)
         with _lock:  # which is re-entrant
             if epoch == since:
-                keep_since(since, _kept["plans"].setdefault(number, {}), args, made)
+                plans = _kept["plans"]
+                if number not in plans:
+                    keep_since(since, plans, number, {})
+                keep_since(since, plans[number], args, made)
         return made
     return find  # type: ignore[return-value]
 
@@ -126,10 +143,22 @@ def _show(to: int, default: Any) -> None:
     global world, epoch, _default
     with _lock:
         if to != world or default is not _default:
+            here = _away[world, _default] = {n: _spaces[n][_names[n]] for n in _filled}
+            there = _away.pop((to, default), {})
             world, _default, epoch = to, default, epoch + 1
-            shown = _worlds.setdefault((to, default), [])
-            shown.extend([{} for _ in range(len(_spaces) - len(shown))])
-            deque(map(setitem, _spaces, _names, shown), 0)  # a loop in C
+            for n in here.keys() - there.keys():
+                _change(n, {})
+            for n, cached in there.items():
+                _change(n, cached)
+            _filled.clear()
+            _filled.update(there)
+
+
+def _change(number: int, cached: dict[Any, Any]) -> None:
+    space, name = _spaces[number], _names[number]
+    del _shown[id(space[name])]
+    space[name] = cached
+    _shown[id(cached)] = number
 
 
 def observed() -> bool:
@@ -140,20 +169,28 @@ def observed() -> bool:
 def drop(of: int) -> None:
     """Empties all dictionaries of a world."""
     with _lock:
-        for (which, _), shown in _worlds.items():
-            if which == of:
-                for cached in shown:
-                    cached.clear()
+        for key in [key for key in _away if key[0] == of]:
+            del _away[key]
+        if world == of:
+            _empty()
+
+
+def _empty() -> None:
+    for n in _filled:
+        _spaces[n][_names[n]].clear()
+    _filled.clear()
 
 
 def forget() -> None:
-    """The next epoch: empties every cache, in both worlds."""
+    """The next epoch: empties every cache, in all worlds."""
     global epoch, renewed
     with _lock:
         epoch, renewed = epoch + 1, renewed + 1
-        for shown in _worlds.values():
-            for cached in shown:
+        _empty()
+        for away in _away.values():
+            for cached in away.values():
                 cached.clear()
+        _away.clear()
         for clear in _then:
             clear()
 

@@ -19,12 +19,19 @@ from flambeau._core.runtime import caches, dispatch
 @pytest.fixture
 def space() -> Iterator[dict[str, Any]]:
     """A namespace that may hold caches; the registry is as before after the test."""
-    count, then = len(caches._spaces), len(caches._then)
-    yield {}
+    count, then, made = len(caches._spaces), len(caches._then), {}
+    yield made
     caches.enter(caches.PLAIN)
+    caches.forget()
+    for name in caches._names[count:]:
+        del caches._numbers_of[id(made), name], caches._shown[id(made[name])]
     del caches._spaces[count:], caches._names[count:], caches._then[then:]
-    for shown in caches._worlds.values():
-        del shown[count:]
+
+
+def holding() -> list[dict[Any, Any]]:
+    """All dictionaries in which there are plans."""
+    return [d for d in (*(space[name] for space, name in zip(caches._spaces, caches._names, strict=True)),
+                        *(d for away in caches._away.values() for d in away.values())) if d]
 
 
 def test_a_cache_is_a_plain_dictionary_under_its_name(space: dict[str, Any]) -> None:
@@ -36,12 +43,12 @@ def test_a_cache_is_a_plain_dictionary_under_its_name(space: dict[str, Any]) -> 
 
 def test_each_world_shows_its_own_and_finds_it_again(space: dict[str, Any]) -> None:
     plain = caches.cache(space, "plans")
-    plain[1] = "plain"
+    caches.keep_since(caches.epoch, plain, 1, "plain")
     caches.enter(caches.OBSERVED)
     assert space["plans"] == {} and space["plans"] is not plain
-    space["plans"][1] = "observed"
+    caches.keep_since(caches.epoch, space["plans"], 1, "observed")
     late = caches.cache(space, "late")
-    late[2] = "observed too"
+    caches.keep_since(caches.epoch, late, 2, "observed too")
     caches.enter(caches.PLAIN)
     assert space["plans"] is plain and plain == {1: "plain"} and space["late"] == {}
     caches.enter(caches.OBSERVED)
@@ -63,15 +70,16 @@ def test_forget_empties_all_caches_of_both_worlds_and_tells_who_keeps_more(space
     told: list[int] = []
     caches.on_forget(lambda: told.append(caches.epoch))
     first, second = caches.cache(space, "first"), caches.cache(space, "second")
-    first[1] = second[1] = "plain"
+    for cached in (first, second):
+        caches.keep_since(caches.epoch, cached, 1, "plain")
     caches.enter(caches.OBSERVED)
-    space["first"][1] = "observed"
+    caches.keep_since(caches.epoch, space["first"], 1, "observed")
     before = caches.epoch
     caches.forget()
     assert caches.epoch == before + 1 and told == [caches.epoch]
     assert space["first"] == {} and first == {} and second == {}
     caches.enter(caches.PLAIN)
-    assert space["first"] is first and first == {}
+    assert space["first"] == {}
 
 
 def test_forget_empties_every_cache_of_the_package() -> None:
@@ -79,17 +87,30 @@ def test_forget_empties_every_cache_of_the_package() -> None:
     torch.nn.functional.softmax(x @ x.t(), dim=1).sum().backward()
     with dispatch.observe(lambda *launch: None):
         (x + x).mean()
-    assert any(cached for shown in caches._worlds.values() for cached in shown)
+    assert holding() and caches._away
     caches.forget()
-    assert not any(cached for shown in caches._worlds.values() for cached in shown)
+    assert not holding()
     assert (x + x).sum().item() == 24
 
 
-def test_every_variable_holds_its_dictionary_of_this_world() -> None:
+def test_every_variable_holds_a_dictionary_that_is_known_to_be_shown_and_to_be_filled() -> None:
+    x = torch.ones(3, 4)
     for world in (caches.PLAIN, caches.OBSERVED, caches.PLAIN):
         caches.enter(world)
-        shown = caches._worlds[world, torch.get_default_dtype()]
-        assert all(space[name] is made for space, name, made in zip(caches._spaces, caches._names, shown, strict=True))
+        (x + x).mean()
+        found = [space[name] for space, name in zip(caches._spaces, caches._names, strict=True)]
+        assert caches._shown == {id(d): n for n, d in enumerate(found)}
+        assert caches._filled == {n for n, d in enumerate(found) if d}
+
+
+def test_what_nothing_was_put_into_is_shown_in_every_world(space: dict[str, Any]) -> None:
+    empty = caches.cache(space, "plans")
+    caches.enter(caches.OBSERVED)
+    assert space["plans"] is empty
+    caches.keep_since(caches.epoch, empty, 1, "observed")
+    caches.put(caches.renewed, torch.get_default_dtype(), space, "plans", 1, "plain")
+    caches.enter(caches.PLAIN)
+    assert space["plans"] is not empty and space["plans"] == {1: "plain"} and empty == {1: "observed"}
 
 
 def test_each_default_type_has_plans_of_its_own() -> None:
@@ -126,8 +147,11 @@ def test_a_plan_made_before_an_epoch_is_not_kept_after_it(space: dict[str, Any])
     since = caches.epoch
     caches.enter(caches.OBSERVED)
     caches.keep_since(since, made, 3, "of the other world")
+    assert made == {}
     caches.keep_since(caches.epoch, space["plans"], 4, "observed")
-    assert made == {} and space["plans"] == {4: "observed"}
+    assert space["plans"] == {4: "observed"}
+    caches.enter(caches.PLAIN)
+    assert space["plans"] == {}
 
 
 def test_shapes_that_never_repeat_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,9 +249,20 @@ def test_kept_functions_have_one_place_together(space: dict[str, Any]) -> None:
 def test_what_binds_for_the_plain_world_is_put_there_whichever_is_shown(space: dict[str, Any]) -> None:
     plain = caches.cache(space, "plans")
     caches.enter(caches.OBSERVED)
-    caches.put(caches.renewed, plain, "key", "plan")
-    caches.put(caches.renewed - 1, plain, "late", "plan")  # all were emptied meanwhile
-    assert plain == {"key": "plan"}
+    caches.keep_since(caches.epoch, plain, "key", "observed")
+    default = torch.get_default_dtype()
+    caches.put(caches.renewed, default, space, "plans", "key", "plan")
+    caches.put(caches.renewed, torch.float64, space, "plans", "key", "of another default type")
+    caches.put(caches.renewed - 1, default, space, "plans", "late", "plan")  # all were emptied meanwhile
+    assert plain == {"key": "observed"}
+    caches.enter(caches.PLAIN)
+    caches.put(caches.renewed, default, space, "plans", "second", "plan")
+    assert space["plans"] == {"key": "plan", "second": "plan"}
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert space["plans"] == {"key": "of another default type"}
+    finally:
+        torch.set_default_dtype(default)
 
 
 def test_only_the_registry_puts_plans_into_caches() -> None:
@@ -263,6 +298,20 @@ CALLS: dict[str, Any] = {
 }
 _held = torch.rand(3, 5).requires_grad_()
 _held.grad = torch.rand(3, 5)
+
+
+def test_forget_empties_whatever_was_filled() -> None:
+    """It empties those that the registry knows to be filled, so nothing else may fill one."""
+    for world in (caches.PLAIN, caches.OBSERVED):
+        caches.enter(world)
+        for work in (*CALLS.values(), lambda: torch.randn(3, 4).to("meta"), lambda: torch.zeros(7), lambda: _X.reshape(5, 3), lambda: torch.tensor([1.0, 2.0]),
+                     lambda: torch.func.vmap(torch.sin)(_X), lambda: torch.result_type(_X, 1), lambda: _X.to_sparse().sum(),
+                     lambda: torch.add(_X, 1, out=_X.clone())):
+            for _ in range(5):
+                work()
+    caches.enter(caches.PLAIN)
+    caches.forget()
+    assert not holding()
 
 
 def _launches(work: Any) -> int:
