@@ -121,7 +121,8 @@ def _make_meta(shape: Size, strides: tuple[int, ...], d: dtype, dev: device) -> 
     m.shape, m.strides, m.dtype, m.device, m.plain = shape, strides, d, dev, True
     # all that reads or writes memory relies on this: elements lie from the first one upwards, within `nbytes`
     if len(shape) != len(strides):
-        raise RuntimeError(f"mismatch in length of strides and shape: sizes {list(shape)}, strides {list(strides)}")
+        raise RuntimeError(f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(strides)}): sizes {list(shape)}, "
+                           f"strides {list(strides)}")
     if strides and min(strides) < 0:
         raise RuntimeError(f"Negative strides are not supported at the moment, got strides: {list(strides)}")
     if shape and min(shape) < 0:  # two of them have a positive product

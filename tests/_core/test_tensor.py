@@ -176,7 +176,7 @@ def test_on_every_device(device):
 @pytest.mark.parametrize("make", [lambda: fb.empty_strided((4,), (-1,)), lambda: fb.ones(2).new_empty_strided((2, 4), (4, -1)),
                                   lambda: fb.empty_strided((1000000,), (-1,)), lambda: fb.empty_strided((4,), (1, 1))])
 def test_a_layout_whose_elements_would_lie_before_the_first_is_refused(make) -> None:
-    with pytest.raises(RuntimeError, match=r"Negative strides|mismatch in length of strides and shape"):
+    with pytest.raises(RuntimeError, match=r"Negative strides|dimensionality of sizes"):
         make()
 
 

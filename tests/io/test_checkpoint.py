@@ -369,3 +369,13 @@ def test_files_without_their_numbers(tmp_path):
         unfilled = flambeau.load(tmp_path / "whole.pt")
     assert unfilled["w"].shape == (2, 3) and unfilled["n"].dtype is flambeau.bool
     assert flambeau.equal(flambeau.load(tmp_path / "whole.pt")["w"], model["w"])
+
+
+def test_whether_an_archive_begins_where_a_stream_stands(tmp_path):
+    from flambeau import serialization
+    path = tmp_path / "t.pt"
+    serialization.save(flambeau.ones(2), path)
+    with path.open("rb") as f:
+        assert serialization._is_zipfile(f) and f.tell() == 0
+        f.seek(1)
+        assert not serialization._is_zipfile(f) and f.tell() == 1

@@ -126,6 +126,8 @@ def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tenso
 
 def set_default_tensor_type(t: Any) -> None:
     """Makes a floating tensor type (or its name) the default: its dtype, and its device for factories."""
+    if isinstance(t, dtype_class):
+        raise TypeError(f"invalid type object: set_default_tensor_type() takes a tensor type such as torch.DoubleTensor, set_default_dtype() takes {t}")
     d, kind = parse(t)
     if not d.is_floating_point:
         raise TypeError(f"only floating-point types are supported as the default type, got {t}")

@@ -15,7 +15,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import device as device_class
 from ..tensor import Tensor, alias, meta
-from . import checks, launch, outputs
+from . import checks, launch
 from .creation import _finish, _make, _options, counts, tensor
 from .table import op
 
@@ -32,9 +32,9 @@ def _held(d: dtype_class, *numbers: Any) -> Any:
 
 def _laid_out(out: Tensor, vector: Tensor) -> Tensor:
     """`out` with the elements of a vector: in the shape that it has where that has as many, whatever its layout."""
-    from .copies import copy_into
+    from .copies import copy_into, resize
     if out.meta.numel != vector.meta.numel:
-        outputs.resize(out, tuple(vector.meta.shape))
+        resize(out, tuple(vector.meta.shape))
     checks.may_write(out)
     copy_into(out, vector.reshape(tuple(out.meta.shape)))
     return out
@@ -91,6 +91,9 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         wide = dtypes.float64
     if d.kind in "bui" and not whole:
         start, step = _held(dtypes.int64, start, step)
+    if out is not None and out.meta.numel not in (0, count):
+        warn(f"The number of elements in the out tensor of shape {list(out.meta.shape)} is {out.meta.numel} which does not match the computed number of "
+             f"elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({count},).")
     return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
 
 

@@ -146,13 +146,13 @@ def _in_place(name: str) -> Any:
     """The form in place of an operation that has one of its own: the tensor takes over the parts of the result."""
     def form(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = form_of(name)(self, *args, **kwargs)
+        if not dtypes.can_cast(made.dtype, self.dtype):
+            raise RuntimeError(f"result type {dtypes.title(made.dtype)} can't be cast to the desired output type {dtypes.title(self.dtype)}")
         if not isinstance(self, Sparse):
-            return self.copy_(made)
-        if made.dtype is not self.dtype:
-            if not dtypes.can_cast(made.dtype, self.dtype):
-                raise RuntimeError(f"result type {dtypes.title(made.dtype)} can't be cast to the desired output type {dtypes.title(self.dtype)}")
-            made = made.to(self.dtype)
-        return self._replace(made)
+            return self.copy_(made.to_dense() if isinstance(made, Sparse) else made)
+        if not isinstance(made, Sparse):
+            raise refusal(f"{name}_ with a strided tensor, which makes a strided one,", kind_of(self))
+        return self._replace(made if made.dtype is self.dtype else made.to(self.dtype))
     return form
 
 

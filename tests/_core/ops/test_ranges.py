@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -76,8 +77,10 @@ def test_ranges_fill_what_they_are_given_however_it_lies(f, want, d, device):
     turned = fb.zeros(2, 3, dtype=d, device=device).t()
     assert f(turned) is turned and turned.shape == (3, 2) and turned.stride() == (1, 3) and turned.reshape(-1).tolist() == want.tolist()
     assert f(fb.empty(0, dtype=d, device=device)).tolist() == want.tolist()
-    with pytest.warns(UserWarning, match="resized"):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         assert f(fb.empty(4, dtype=d, device=device)[::2]).shape == (6,)
+    assert [("resized" in str(w.message)) for w in told if "deprecated" not in str(w.message)] == [True] * (f.__code__.co_names[1] == "arange")  # as PyTorch
 
 
 @pytest.mark.parametrize("make", [
@@ -95,3 +98,13 @@ def test_bounds_that_nobody_reads_are_not_held_against_the_type():
     assert fb.linspace(0, 1e10, 1, dtype=fb.int8).tolist() == [0] and fb.linspace(1e10, 1e10, 0, dtype=fb.int8).tolist() == []
     assert fb.linspace(-3, 3, 4, dtype=fb.uint8).tolist() == [253, 169, 86, 3]  # counted from what -3 is there
     assert fb.arange(0, 300, 100, dtype=fb.int8).tolist() == [0, 100, -56]
+
+
+def test_arange_says_that_it_resizes_what_it_fills():
+    out = fb.zeros(1, 49)
+    with pytest.warns(UserWarning, match=r"shape \[1, 49\] is 49 .* computed number of elements 50.*The out tensor will be resized"):
+        assert fb.arange(0, 50, out=out) is out
+    assert out.tolist() == list(range(50))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fb.arange(0, 50, out=fb.zeros(0)), fb.arange(0, 50, out=fb.zeros(5, 10)), fb.linspace(0, 1, 5, out=fb.zeros(3))

@@ -396,3 +396,15 @@ def test_products_by_older_names_take_dense_matrices_too() -> None:
     for f in (torch.spmm, torch.dsmm):
         assert f(a, b).allclose(a @ b) and f(a.to_sparse(), b).allclose(a @ b)
     assert torch.hsmm(a.to_sparse(), b).is_sparse and torch.hsmm(a.to_sparse(), b).to_dense().allclose(a @ b)
+
+
+def test_writing_between_layouts_in_place():
+    x = torch.tensor([[1.0, 0, 2], [0, 3, 0]])
+    s = (x * 2).to_sparse()
+    dense = x.clone()
+    assert dense.mul_(s) is dense and dense.tolist() == (x * x * 2).tolist() and x.clone().add_(s).tolist() == (x * 3).tolist()
+    with pytest.raises(RuntimeError, match="add_ with a strided tensor"):
+        s.add_(x)
+    for whole in (x.int(), x.int().to_sparse()):
+        with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+            whole.mul_(s)

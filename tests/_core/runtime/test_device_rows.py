@@ -369,6 +369,8 @@ class TestD5TypesAndDefaults:
         assert torch.ones(2).type() == "torch.FloatTensor"
         with pytest.raises(TypeError, match="only floating-point types"):
             torch.set_default_tensor_type("torch.LongTensor")
+        with pytest.raises(TypeError, match="set_default_dtype.. takes torch.float32"):
+            torch.set_default_tensor_type(torch.float32)
 
     def test_default_device(self, gpus: None, defaults: None) -> None:
         assert torch.get_default_device() == CPU
