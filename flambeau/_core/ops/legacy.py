@@ -66,10 +66,14 @@ def construct(args: tuple[Any, ...], d: dtype_class, dev: device_class, placed: 
         if isinstance(data, Tensor):
             if placed:
                 raise RuntimeError("Legacy tensor constructor of a tensor with device= is not supported: use torch.as_tensor(data, device=...)")
+            if data.meta.dtype is not d:
+                raise TypeError(f"expected a tensor of type {d}, got {data.meta.dtype}: .to({d}) converts")
             return convert(data.detach(), dev, d)
         if not isinstance(data, int):
             from .storages import UntypedStorage, on_storage
             from .typed_storages import TypedStorage
+            if isinstance(data, TypedStorage) and data.dtype is not d:
+                raise RuntimeError(f"Expected a Storage of type {dtypes.title(d)} or an UntypedStorage, but got type {dtypes.title(data.dtype)}")
             if isinstance(data, TypedStorage | UntypedStorage):
                 return on_storage(data, d)
             if isinstance(data, Size):
@@ -138,6 +142,8 @@ def set_default_tensor_type(t: Any) -> None:
 def _construct(cls: type, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Tensor:
     """`Tensor(...)`: the default tensor type's legacy constructor; a subclass gives its own kind."""
     from ..tensor import _new
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        dtype = args[0].meta.dtype  # a tensor's own
     made = construct(args, dtype or dtypes.get_default_dtype(), _of_kind(defaults.get_default_device().type, device), device is not None) if not (
         len(args) == 1 and isinstance(args[0], Tensor) and cls is not Tensor) else args[0]
     provenance.note(made)

@@ -212,13 +212,13 @@ def _gamma_pair(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:
     return tape.record(out, back, (a, x), tape.keep(a, x), "IgammacBackward0" if upper else "IgammaBackward0")
 
 
-@op(out=True, inplace=True, aliases=("special.gammainc",), batch="pointwise")
+@op(out=True, inplace=True, aliases=("special.gammainc",), batch="pointwise", out_apart="but itself")
 def igamma(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The regularized lower incomplete gamma function P(input, other).  Differentiable in `other`."""
     return _gamma_pair("igamma", input, other, False)
 
 
-@op(out=True, inplace=True, aliases=("special.gammaincc",), batch="pointwise")
+@op(out=True, inplace=True, aliases=("special.gammaincc",), batch="pointwise", out_apart="but itself")
 def igammac(input: Tensor, other: Tensor) -> Tensor:  # noqa: A002
     """The regularized upper incomplete gamma function Q(input, other).  Differentiable in `other`."""
     return _gamma_pair("igammac", input, other, True)

@@ -175,7 +175,7 @@ def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], d
     return write
 
 
-_READS_APART = fields.of("reads_apart")
+_READS_APART, _BATCH = fields.of("reads_apart"), fields.of("batch")
 
 
 def _inplace_of(body: Function, function: Function, straight: Callable[..., bool] | None = None) -> Function:
@@ -184,7 +184,7 @@ def _inplace_of(body: Function, function: Function, straight: Callable[..., bool
 
     def call(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         from ..autograd import inplace
-        from .checks import may_write, no_overlap
+        from .checks import may_write, no_overlap, no_partial_overlap
         from .copies import assign, clone
         others = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         if _grad.get():
@@ -192,6 +192,8 @@ def _inplace_of(body: Function, function: Function, straight: Callable[..., bool
         may_write(self)
         if body.__name__ in _READS_APART:
             no_overlap(self, *others)
+        elif _BATCH.get(body.__name__) == "pointwise":
+            no_partial_overlap(self, *others)
         # under autograd the body's own graph, of a copy, as what the gradient reads of self is about to be overwritten
         recorded = tape.recording(self, *others)
         if straight is not None and not recorded and straight(self, *args, **kwargs):

@@ -193,3 +193,14 @@ def test_numbers_are_those_of_each_call_into_a_tensor(device):
     with pytest.raises(RuntimeError, match="floating"):
         for _ in range(3):
             fb.add(x.long(), x.long(), alpha=0.5, out=fb.empty(6, dtype=fb.int64, device=device))
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac", "mul", "atan2"])
+def test_memory_that_is_partly_read_is_not_written(name):
+    f = getattr(fb, name)
+    x, other = fb.rand(6, dtype=fb.float64) + 1, fb.rand(3, dtype=fb.float64) + 1
+    for write in (lambda: getattr(x[1:4], name + "_")(x[:3]), lambda: f(other, x[:3], out=x[1:4]), lambda: f(x[2:5], other, out=x[1:4])):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            write()
+    want = f(x[:3], x[:3])
+    assert fb.equal(f(x[:3], x[:3], out=x[:3]), want)

@@ -440,3 +440,13 @@ class TestD5TypesAndDefaults:
         stream.seek(0)
         torch.set_default_device("cuda:1")
         assert torch.load(stream).device == CPU
+
+
+def test_a_tensor_types_constructor_takes_tensors_and_storages_of_its_type() -> None:
+    x, z = torch.FloatTensor([1.0]), torch.IntTensor([3])
+    for call in (lambda: x.new(z), lambda: torch.FloatTensor(z)):
+        with pytest.raises(TypeError, match="expected a tensor of type torch.float32, got torch.int32"):
+            call()
+    with pytest.raises(RuntimeError, match="Expected a Storage of type Float or an UntypedStorage, but got type Int"):
+        x.new(z.storage())
+    assert x.new(x).tolist() == [1] and torch.Tensor(z).dtype == torch.int32 and torch.Tensor(z).tolist() == [3]
