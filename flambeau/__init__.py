@@ -85,8 +85,8 @@ _lazy("accelerator", "get_device_module")
 _lazy("nn.functional", """alpha_dropout bilinear channel_shuffle feature_alpha_dropout feature_dropout pixel_shuffle pixel_unshuffle prelu rrelu rrelu_""")
 _lazy("nn.functional.grouped", "_grouped_mm")
 _lazy("_core.ops.compressed", "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo")
-_lazy("nn.functional.by_number", """binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss hinge_embedding_loss kl_div margin_ranking_loss
- poisson_nll_loss triplet_margin_loss""")
+_lazy("nn.functional.by_number", """binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss grid_sampler hinge_embedding_loss kl_div
+ margin_ranking_loss poisson_nll_loss triplet_margin_loss""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
  set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
 _lazy("_core.ops.aten_compat", "batch_norm embedding instance_norm")

@@ -253,6 +253,7 @@ from .nn.functional import rrelu_ as rrelu_
 from .nn.functional.by_number import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from .nn.functional.by_number import cosine_embedding_loss as cosine_embedding_loss
 from .nn.functional.by_number import ctc_loss as ctc_loss
+from .nn.functional.by_number import grid_sampler as grid_sampler
 from .nn.functional.by_number import hinge_embedding_loss as hinge_embedding_loss
 from .nn.functional.by_number import kl_div as kl_div
 from .nn.functional.by_number import margin_ranking_loss as margin_ranking_loss

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, hooks, layout
 from ..autograd import tape
+from ..autograd.mode import _grad
 from ..kernels.specs import Check
 from ..runtime import dispatch
 from ..tensor import Tensor
@@ -54,6 +55,14 @@ def within(t: Tensor, low: int, high: int, text: str, name: str) -> None:
     m = t.meta
     if m.numel and m.device.type != "meta":
         routines.require(m.device, Check(tuple(m.shape), m.strides, low, high, None, text, RuntimeError, name), (t.ptr,))
+
+
+def without_gradient(name: str, **operands: Any) -> None:
+    """Raises RuntimeError for an operand that requires grad, by which PyTorch does not differentiate, unless nothing is recorded."""
+    for argument, t in operands.items():
+        if isinstance(t, Tensor) and t.node is not None and _grad.get():
+            raise RuntimeError(f"The function '{name}' is not differentiable with respect to argument '{argument}'. This input cannot have requires_grad "
+                               f"True: pass {argument}.detach()")
 
 
 def scalar_tensor(value: Any, like: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from ..runtime import capture
 from ..tensor import Tensor, empty
 from . import launch, routines
 from .casts import in_float32, to_dtype
-from .checks import of_kinds, same_device
+from .checks import of_kinds, same_device, without_gradient
 from .row_places import Places, along
 from .rowwise import Rowwise
 from .table import op
@@ -123,6 +123,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     """-weight[target] * input[target] for log-probabilities (N, C, ...) or (C,); "mean" divides by the weights used."""
     reduction = reduction_of(size_average, reduce, reduction)
     _check("nll_loss", input, target, weight)
+    without_gradient("nll_loss_forward", weight=weight)
     if len(input.meta.shape) == 1:
         out = nll_loss(input.unsqueeze(0), target.reshape(1), weight, ignore_index=ignore_index, reduction=reduction)
         return out.reshape(()) if reduction == "none" else out
@@ -160,6 +161,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
         _has_logits(input)
         return _OF_PROBABILITIES((input, target, weight), (float(label_smoothing),), (reduction,), smooth)[0]
     _check("cross_entropy", input, target, weight)
+    without_gradient("nll_loss_forward", weight=weight)
     _has_logits(input)
     target = to_dtype(target, int64)
     _checked_classes(target, input.meta.shape[0 if len(input.meta.shape) == 1 else 1], ignore_index)

@@ -448,9 +448,15 @@ for _name in (*FORMS, *_VALUES):
 
 
 # ------------------------------------------------------------------------------------------------------------------- others
+def _without_format(name: str, memory_format: Any) -> None:
+    if memory_format is not None:
+        raise RuntimeError(f"{name}(): memory format option is only supported by strided tensors, got {memory_format}")
+
+
 @_form("zeros_like")
-def _zeros_like(input: Any, *, dtype: Any = None, **_: Any) -> Any:  # noqa: A002
+def _zeros_like(input: Any, *, dtype: Any = None, memory_format: Any = None, **_: Any) -> Any:  # noqa: A002
     """Nothing is specified."""
+    _without_format("zeros_like", memory_format)
     values = _ops().zeros((0, *input._value.meta.shape[1:]), dtype=dtype or input.meta.dtype, device=input.meta.device)
     indices = [i[:, :0] if isinstance(input, Coo) else i[:0] for i in input._index]
     if isinstance(input, Compressed):
@@ -460,7 +466,8 @@ def _zeros_like(input: Any, *, dtype: Any = None, **_: Any) -> Any:  # noqa: A00
 
 def _alike(name: str) -> None:
     @_form(name)
-    def form(input: Any, *, dtype: Any = None, **_: Any) -> Any:  # noqa: A002
+    def form(input: Any, *, dtype: Any = None, memory_format: Any = None, **_: Any) -> Any:  # noqa: A002
+        _without_format(name, memory_format)
         if isinstance(input, Coo):
             if name == "empty_like":
                 return _zeros_like(input, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The losses that PyTorch's main namespace has: `torch.kl_div` and its like.
+"""The losses that PyTorch's main namespace has, `torch.kl_div` and its like, and `torch.grid_sampler`: those that take numbers for words.
 
 They are those of `nn.functional` but for their arguments: the reduction is a number, 0 for the loss of every element (or example), 1 for the mean,
 2 for the sum, and its older words are not taken.  Where none is given it is 0: PyTorch's signatures say "Mean", which its parser reads as 0.
@@ -66,3 +66,15 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: float
                         reduction: int = 0) -> Any:
     """`nn.functional.triplet_margin_loss`, with the reduction as a number."""
     return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_word("triplet_margin_loss", reduction))
+
+
+_MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+    """`nn.functional.grid_sample` with its modes as numbers: 0 bilinear, 1 nearest, 2 bicubic; outside 0 zeros, 1 the border, 2 a reflection.
+    Raises ValueError for other numbers."""
+    for argument, value in (("interpolation_mode", interpolation_mode), ("padding_mode", padding_mode)):
+        if value not in (0, 1, 2):
+            raise ValueError(f"grid_sampler(): {argument} must be 0, 1 or 2, got {value!r}")
+    return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], bool(align_corners))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._core import dtypes, ops
 from ..._core.engine.fields import has
-from ..._core.ops.checks import of_kinds
+from ..._core.ops.checks import of_kinds, without_gradient
 from ..._core.ops.losses import MARGIN_SUMS
 from .lazy_functional import F
 from .reduction import chosen, reduced
@@ -44,6 +44,7 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     of_kinds("multi_margin_loss", input, "f")
+    without_gradient("multi_margin_loss", weight=weight)
     if input.dim() > 2 or input.shape[-1:] == (0,):
         raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
                            f"{list(input.shape)}")
@@ -70,7 +71,7 @@ def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = 
     """Σ over target classes j and other classes i of max(0, 1 - x[j] + x[i]) / C; a sample's targets end at its first
     negative one. Input and target (N, C) or (C)."""
     reduction = chosen(reduction, size_average, reduce)
-    if input.shape != target.shape or input.dim() > 2:
+    if input.dim() > 2 or input.shape != target.shape and (input.dim() > 1 or target.dim() > 1 or input.numel() != target.numel()):
         raise RuntimeError(f"multilabel_margin_loss: Expected input and target of one shape (N, C) or (C), but got: {list(input.shape)} and "
                            f"{list(target.shape)}")
     if input.shape[-1:] == (0,):
@@ -93,8 +94,8 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, siz
                                 reduce: bool | None = None, reduction: str = "mean") -> Any:
     """The mean over the last dimension of `binary_cross_entropy_with_logits`."""
     reduction = chosen(reduction, size_average, reduce)
-    loss = F.binary_cross_entropy_with_logits(input, target, weight, reduction="none")
-    return reduced(loss.mean(-1), reduction)
+    loss = F.binary_cross_entropy_with_logits(input, target, reduction="none")
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
 def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2,

@@ -12,6 +12,7 @@ from ..._core.engine.fields import has
 from ..._core.errors import warn
 from ..._core.kernels import expr as E
 from ..._core.ops.binary import no_bool
+from ..._core.ops.checks import without_gradient
 from ..._core.ops.elementwise import Pointwise
 from ...autograd import no_grad
 from .reduction import chosen, folded, reduced
@@ -217,6 +218,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
     if target.shape != input.shape:
         raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) "
                          "is deprecated. Please ensure they have the same size.")
+    without_gradient("binary_cross_entropy", weight=weight)
     # On a GPU the check would wait for the device.
     if input.device.type == "cpu":
         with no_grad():
@@ -236,6 +238,7 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
     if target.dtype.kind not in "fc" and input.dtype.kind == "f":  # PyTorch's loss takes the target's type
         raise RuntimeError(f"result type {title(input.dtype)} can't be cast to the desired output type {title(target.dtype)}")
+    without_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     op, operands = (_logits, (input, target)) if pos_weight is None else (_logits_weighted, (input, target, pos_weight))
     if weight is None:
         return folded(op, operands, reduction)
@@ -306,7 +309,8 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps
 
 def soft_margin_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
                      reduction: str = "mean") -> Any:
-    """log(1 + exp(-target * input)), targets 1 or -1."""
+    """log(1 + exp(-target * input)), targets 1 or -1.  Raises RuntimeError for a target that requires grad."""
+    without_gradient("soft_margin_loss", target=target)
     return folded(_soft, (input, target), chosen(reduction, size_average, reduce))
 
 

@@ -408,3 +408,11 @@ def test_writing_between_layouts_in_place():
     for whole in (x.int(), x.int().to_sparse()):
         with pytest.raises(RuntimeError, match="result type Float can't be cast"):
             whole.mul_(s)
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "empty_like"])
+def test_sparse_tensors_have_no_memory_format(name):
+    s = torch.eye(2).to_sparse()
+    assert getattr(torch, name)(s)._nnz() == 0
+    with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
+        getattr(torch, name)(s, memory_format=torch.preserve_format)

@@ -39,3 +39,21 @@ def test_a_poisson_loss_is_told_everything() -> None:
     assert torch.allclose(torch.poisson_nll_loss(X, Y, True, False, 1e-8, 2), F.poisson_nll_loss(X, Y, reduction="sum"))
     with pytest.raises(TypeError):
         torch.poisson_nll_loss(X, Y)
+
+
+def test_grid_sampler_takes_its_modes_as_numbers():
+    x, grid = torch.rand(1, 2, 4, 5), torch.rand(1, 3, 3, 2) * 3 - 1.5
+    for mode, word in enumerate(("bilinear", "nearest", "bicubic")):
+        for padding, outside in enumerate(("zeros", "border", "reflection")):
+            want = F.grid_sample(x, grid, word, outside, align_corners=True)
+            assert torch.equal(torch.grid_sampler(x, grid, mode, padding, True), want)
+    with pytest.raises(ValueError, match="padding_mode must be 0, 1 or 2, got 3"):
+        torch.grid_sampler(x, grid, 0, 3, False)
+    with pytest.raises(RuntimeError, match="same batch size"):
+        torch.grid_sampler(x, torch.rand(2, 3, 3, 2), 0, 0, False)
+
+
+def test_a_class_alone_is_a_vector_of_one_to_multilabel_margin_loss():
+    for x in (torch.tensor(0.1), torch.tensor([0.1])):
+        for t in (torch.tensor(0), torch.tensor([0])):
+            assert F.multilabel_margin_loss(x, t, reduction="none").shape == ()

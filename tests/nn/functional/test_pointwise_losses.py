@@ -154,3 +154,30 @@ def test_lengths_of_ctc_loss_are_integers_that_the_targets_have():
                                ([6, 5], flambeau.tensor([3.0, 2.0]), "target_lengths must be integral"), ([6, 5], [3, -1], "at least 0")):
         with pytest.raises(RuntimeError, match=message):
             F.ctc_loss(scores, targets, ins, outs)
+
+
+@pytest.mark.parametrize(("argument", "call"), [
+    ("target", lambda w: F.soft_margin_loss(flambeau.ones(3), w)),
+    ("weight", lambda w: F.binary_cross_entropy(flambeau.full((3,), 0.5), flambeau.ones(3), weight=w)),
+    ("weight", lambda w: F.binary_cross_entropy_with_logits(flambeau.ones(3), flambeau.ones(3), weight=w)),
+    ("pos_weight", lambda w: F.binary_cross_entropy_with_logits(flambeau.ones(3), flambeau.ones(3), pos_weight=w)),
+    ("weight", lambda w: F.nll_loss(flambeau.zeros(2, 3), flambeau.tensor([0, 2]), weight=w)),
+    ("weight", lambda w: F.cross_entropy(flambeau.zeros(2, 3), flambeau.tensor([0, 2]), weight=w)),
+    ("weight", lambda w: F.multi_margin_loss(flambeau.zeros(2, 3), flambeau.tensor([0, 2]), weight=w))])
+def test_losses_refuse_gradients_that_pytorch_does_not_give(argument, call):
+    w = flambeau.ones(3)
+    for _ in range(3):
+        assert call(w).isfinite()
+    w.requires_grad_()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match=f"not differentiable with respect to argument '{argument}'"):
+            call(w)
+    with flambeau.no_grad():
+        assert call(w).isfinite()
+
+
+def test_a_weight_of_a_loss_of_many_labels_has_a_gradient():
+    x, t = flambeau.tensor([[0.5, -1.0, 2.0]]), flambeau.tensor([[1.0, 0.0, 1.0]])
+    w = flambeau.ones(3, requires_grad=True)
+    F.multilabel_soft_margin_loss(x, t, weight=w).backward()
+    np.testing.assert_allclose(w.grad.numpy(), F.binary_cross_entropy_with_logits(x, t, reduction="none").numpy()[0] / 3, rtol=1e-6)

@@ -146,6 +146,7 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         from ..creation import full
         value = full((), value, dtype=self.meta.dtype, device=self.meta.device)
     same_device("index_fill_", self, index)
+    no_overlap(self, index)
     return fill_in_place("index_fill_", self, _index_fill_operands(self, axis, index, value))
 
 

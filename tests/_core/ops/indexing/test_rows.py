@@ -93,3 +93,11 @@ def test_whole_rows_in_their_order(device: str, name: str) -> None:
     np.testing.assert_array_equal(x.cpu().numpy(), want)
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         x.scatter_reduce(0, (at + 1).unsqueeze(1).expand(6, 37), rows, "amax").cpu()
+
+
+def test_index_fill_does_not_write_to_its_own_positions():
+    at = fb.tensor([2, 1, 0])
+    for read in (at, at[:2]):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            at.index_fill_(0, read, 0)
+    assert at.tolist() == [2, 1, 0] and at.index_fill(0, at, 7).tolist() == [7, 7, 7]
