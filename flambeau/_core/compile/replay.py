@@ -79,10 +79,12 @@ class Planned:
         self.metas = [stores[number].meta for number in self.fresh]  # of the storages that are made anew
         after = Living()
         inside = {id(t.store): i for i, t in enumerate(operands)}
+        # before all others, as memory that NumPy was shown has two storages once it comes back as an argument
+        given = Living([t.store for t in operands if t.store.meta.nbytes])
         own: dict[int, int] = {}  # addresses of blocks that were claimed, with their sizes
         wanted: dict[int, Storage] = {}
         for address in dict.fromkeys(x for s in self.steps for x in _touched(s)):
-            found = before.find(address)
+            found = given.find(address) or before.find(address)
             if found is not None:
                 self.lasting[address] = id(found)
             else:

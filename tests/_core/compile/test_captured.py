@@ -242,6 +242,16 @@ def test_a_gradient_of_the_last_call_may_be_an_argument(wrapped: bool) -> None:
     assert steps(torch.capture) == steps(lambda f: f)
 
 
+def test_an_argument_that_numpy_shows_is_the_argument() -> None:
+    """Its memory belongs to two storages that live, of which either may be found first."""
+    base = torch.arange(8.0)
+    turns = [torch.from_numpy(base.numpy()), base]
+    for first in (turns, turns[::-1]):
+        f = torch.capture(lambda x: x * 2)
+        for x in (*first, torch.ones(8), torch.full((8,), 3.0)):
+            assert f(x).tolist() == [2 * v for v in x.tolist()]
+
+
 def test_an_argument_that_was_left_behind_is_not_written_to() -> None:
     w = torch.ones(8, requires_grad=True)
 
