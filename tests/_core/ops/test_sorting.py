@@ -75,6 +75,29 @@ def test_topk_gives_the_ends_of_the_order(case, largest, data):
     np.testing.assert_array_equal(np.sort(plain(loose), axis), np.sort(want, axis))
 
 
+@pytest.mark.parametrize("kind", ["ties", "ascending", "descending", "odd", "all the same"])
+@pytest.mark.parametrize("d", [d for d in TYPES if d is not fb.bool], ids=str)
+def test_a_handful_of_the_first(d, kind):
+    """Rows around a block's length, from which few are wanted: ties stand in the order of their places."""
+    rng = np.random.default_rng(0)
+    for n in (24, 25, 33, 64, 255, 256, 257, 300, 513):
+        a = rng.integers(0, 40, (3, n)).astype(np.float64)
+        if kind in ("ascending", "descending"):
+            a = np.sort(a, 1)[:, ::1 if kind == "ascending" else -1]
+        elif kind == "odd" and d.is_floating_point:
+            a[:, rng.integers(0, n, n // 3)] = rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], n // 3)
+        elif kind == "all the same":
+            a[:] = np.nan if d.is_floating_point else 7
+        t = fb.tensor(a.copy()).to(d)
+        for lying in (t, t.t().contiguous().t()):
+            for k in (1, 2, 5, 8):
+                for largest in (True, False):
+                    values, at = lying.topk(k, 1, largest)
+                    want = ordered(plain(t), 1, largest)[:, :k]
+                    np.testing.assert_array_equal(at.numpy(), want)
+                    np.testing.assert_array_equal(plain(values), np.take_along_axis(plain(t), want, 1))
+
+
 @settings(max_examples=80, deadline=None)
 @given(rows(types=tuple(d for d in TYPES if d is not fb.bool), least=1), st.booleans(), st.data())
 def test_one_element_a_row(case, keepdim, data):

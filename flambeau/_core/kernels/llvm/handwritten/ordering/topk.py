@@ -1,7 +1,7 @@
 """Selection without sorting the row: the first k elements in order, the k-th, medians; and the most frequent element.
 
-For a small k, elements below a threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new
-threshold.  The k-th element of a long row is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
+For a handful, the first so far are kept in order, and whatever comes before the last of them is put into its place.  For a small k, elements below a
+threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new threshold.  The k-th element of a long row is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
 the k-th is found in that way, and all elements before it are taken.
 """
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 BLOCK = 256  # elements whose keys are made at a time
 _KEPT = 128  # elements that are kept at least
 _FEW = 256  # elements of a row that is sorted rather than selected from
+_HANDFUL, _SHORT = 8, 24  # elements that are kept in order; of a row that is sorted rather than selected from even for so few
 _SMALL = 32  # elements that are collected behind a threshold; of more, the last is found first
 
 
 def worth(n: int, k: int) -> bool:
     """Whether the first k of n are had sooner by selecting than by sorting."""
-    return n > _FEW and 4 * k <= n
+    return n > (_SHORT if k <= _HANDFUL else _FEW) and 0 < 4 * k <= n
 
 
 # ------------------------------------------------------------------------------------------------------------- the first k
@@ -39,6 +40,9 @@ def first(d: dtype, domain: Sizes, strides: Sequence[Sizes], descending: bool, k
     """``entry(values, places, source[, workspace])``, the bytes of its workspace, and those it goes through: the first k elements of each
     row in order; `worth` says of which rows."""
     n, bits = domain[-1], 8 * d.itemsize
+    if k <= _HANDFUL:
+        job = Job(d, domain, strides, descending, k, order.key_bytes(BLOCK, bits) + order.key_bytes(k, bits) + order.key_bytes(k, 32))
+        return job.entry(sorting.functions("handful", bits, ("flambeau_handful",), write_handful)["flambeau_handful"]), job.workspace, job.nbytes
     many = k > _SMALL
     most = max(2 * k, _KEPT)
     kept = k if many else most + BLOCK
@@ -60,6 +64,74 @@ def write_first(module: Module, bits: int) -> None:
     _write_put(module, bits)
     _write_first_few(module, bits)
     _write_first_many(module, bits)
+
+
+def write_handful(module: Module, bits: int) -> None:
+    sorting.write_basics(module, bits)
+    _write_insert(module, bits)
+    _write_keep(module, bits)
+    _write_put(module, bits)
+    size, t = bits // 8, f"i{bits}"
+    r = Rows(module, "flambeau_handful", bits)
+    c = r.code
+    with r.each() as (values, places, source, work):
+        found = work + order.key_bytes(BLOCK, bits)
+        at = found + after_keys(r.width, bits)
+        with c.span(0, r.n, step=BLOCK) as v:
+            many = c.least(r.n - v.i, BLOCK)
+            c.function("void", "keys", source + v.i * r.source_step, r.source_step, many, work, r.block)
+            with c.span(0, c.pick(v.i.equals(0), r.width, c.ints(0))) as first:
+                key = work + first.i * size
+                c.function("void", "insert", found, at, first.i, key.load(t), first.i.to("i32"))
+                key.store(c.constant(t, -1))  # behind all others from now on
+            c.function("void", "keep", work, many, v.i, found, at, r.width)
+        c.function("void", "put", at, values, places, source, r.block)
+    r.finish()
+
+
+def _write_insert(module: Module, bits: int) -> None:
+    """@insert(keys, positions, n, key, position): puts a key into its place among n in order, behind those equal to it."""
+    size, t = bits // 8, f"i{bits}"
+    c = Code(module, "internal void", "insert", "ptr", "ptr", "i64", t, "i32")
+    found, at, n, key, position = c.given
+
+    def comes_before(i: Value) -> Value:
+        return (c.ints(0) < i) & key.below((found + (i - 1) * size).load(t))
+    with c.when(comes_before(n), n) as some:
+        with c.repeat(n) as v:
+            i = v.vars[0] - 1
+            (found + v.vars[0] * size).store((found + i * size).load(t))
+            (at + v.vars[0] * 4).store((at + i * 4).load("i32"))
+            v.next, v.more = [i], comes_before(i)
+        some.next = v.next
+    (found + some.vars[0] * size).store(key)
+    (at + some.vars[0] * 4).store(position)
+    c.back()
+    c.finish()
+
+
+def _write_keep(module: Module, bits: int) -> None:
+    """@keep(block, n, from, keys, positions, width): puts those of n keys that come before the last of so many into their places."""
+    lanes, size, t = 512 // bits, bits // 8, f"i{bits}"
+    c = Code(module, "internal void", "keep", "ptr", "i64", "i64", "ptr", "ptr", "i64")
+    block, n, start, found, at, width = c.given
+    last, places = found + (width - 1) * size, c.lane_count(t, lanes)
+    with c.span(0, n, last.load(t), step=lanes) as v:
+        inside = places.below(c.least(n - v.i, lanes).to(t).spread(lanes))
+        hits = ((block + v.i * size).load(f"<{lanes} x {t}>").below(v.vars[0].spread(lanes)) & inside).bits(f"i{lanes}")
+        with c.when(hits.differs(0), v.vars[0]) as some:
+            with c.repeat(hits) as each:
+                mask = each.vars[0]
+                i = v.i + c.built_in("cttz", mask, "true").to("i64")
+                key = (block + i * size).load(t)
+                with c.when(key.below(last.load(t))):
+                    c.function("void", "insert", found, at, width - 1, key, (start + i).to("i32"))
+                each.next = [mask & (mask - 1)]
+                each.more = each.next[0].differs(0)
+            some.next = [last.load(t)]
+        v.next = [some.vars[0]]
+    c.back()
+    c.finish()
 
 
 def _write_first_few(module: Module, bits: int) -> None:
