@@ -301,7 +301,7 @@ class Learner:
             nonlocal count
             made = run(*given)
             count += 1
-            renewed, epoch, default, plans = caches.renewed, caches.epoch, dtypes._default.dtype, self.env["plans"]
+            renewed, epoch, default = caches.renewed, caches.epoch, dtypes._default.dtype
             if count < AFTER << len(learned) // _DOUBLES or len(learned) >= _MOST_PLANS or not self._may() or epoch != caches.epoch:
                 return made
             found = attempt(self.operation, call.filled(given), self.passed)

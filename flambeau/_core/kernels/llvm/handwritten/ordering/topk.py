@@ -1,8 +1,9 @@
 """Selection without sorting the row: the first k elements in order, the k-th, medians; and the most frequent element.
 
 For a handful, the first so far are kept in order, and whatever comes before the last of them is put into its place.  For a small k, elements below a
-threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new threshold.  The k-th element of a long row is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k,
-the k-th is found in that way, and all elements before it are taken.
+threshold go into a buffer.  When the buffer is full, its first k are kept, and the last of them is the new threshold.  The k-th element of a
+long row is found digit by digit, the highest digit first, among the elements whose higher digits match.  For a large k, the k-th is found in that way, and
+all elements before it are taken.
 """
 
 from __future__ import annotations
