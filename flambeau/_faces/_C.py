@@ -29,7 +29,8 @@ globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModul
 stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_saved_tensors_hooks_is_enabled": lambda: saved.disabled() is None,
                                            "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
 _current_graph_task_id, _will_engine_execute_node = graph.current_pass, graph.will_run
-stand_ins.module(f"{__name__}._functions", {"AccumulateGrad": graph.kind("AccumulateGrad"), "DelayedError": graph.DelayedError}, "Nodes of the graph.")
+stand_ins.module(f"{__name__}._functions", {"AccumulateGrad": graph.kind("AccumulateGrad"), "DelayedError": graph.DelayedError,
+                                      "UndefinedGrad": graph.UndefinedGrad}, "Nodes of the graph.")
 
 
 def _slow_conv3d(input: Any, weight: Any, kernel_size: Any, bias: Any = None, stride: Any = 1, padding: Any = 0) -> Any:  # noqa: A002

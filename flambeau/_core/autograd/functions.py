@@ -163,6 +163,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         rows = [grad(outputs, inputs, [g[i] for g in given], True, create_graph, True, True, False, True)  # type: ignore[index]
                 for i in range(given[0].shape[0])]  # type: ignore[union-attr]
         return tuple(hooks.stack(list(column)) for column in zip(*rows, strict=True))
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     for t in (*roots, *wanted, *given):
         if isinstance(t, Tensor) and not t.meta.plain and "_tangents" in t.__dict__:
             found_: tuple[Any, ...] = hooks.grad_of_duals(roots, wanted, given, retain_graph=retain_graph, create_graph=create_graph,
@@ -178,7 +180,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     tape.backward([t.node for t in roots], grads, retain, create_graph, capture)
     found: list[Any] = [capture.got.get(id(t.node)) for t in wanted]
     if materialize_grads:
-        found = [hooks.full(t.meta.shape, 0, dtype=t.meta.dtype, device=t.meta.device) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        found = [hooks.full(t.meta.shape, 0, dtype=t.meta.dtype, device=t.meta.device).requires_grad_(create_graph) if g is None else g
+                 for t, g in zip(wanted, found, strict=True)]
     elif not allow_unused:
         for i, g in enumerate(found):
             if g is None:

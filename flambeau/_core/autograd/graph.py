@@ -217,6 +217,17 @@ class DelayedError(GradFn):
         return made[0] if len(made) == 1 else made
 
 
+class UndefinedGrad(GradFn):
+    """Called with tensors, gives them as results of a node that lets no gradient through."""
+
+    def __init__(self) -> None:
+        """There is nothing to be told."""
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        made = tuple([tape.record(alias(t, t.meta, t.ptr), lambda node, g: (None,), (t,), None, "UndefinedGrad") for t in tensors])
+        return made[0] if len(made) == 1 else made
+
+
 
 class GradientEdge(NamedTuple):
     """Where a gradient arrives: a node and which of its outputs is meant."""

@@ -437,7 +437,7 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compos
         if t.node is not None:
             raise RuntimeError("cannot resize variables that require grad")
         store = t.store
-        store.version += 0  # which is an error outside inference mode where it was made there
+        store.version += 1  # which is an error outside inference mode where it was made there
         if nbytes <= store.meta.nbytes - (t.ptr - store.ptr):
             t.meta = m
             return t

@@ -237,7 +237,9 @@ def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = 
             raise RuntimeError(f"Trying to resize storage that is not resizable: shape {list(shape)} needs {m.nbytes} bytes, and the memory that the "
                                f"tensor shares with its owner has {have}")
         old = alias(t, t.meta, t.ptr)
+        version = t.store.version
         t.store = storage(m)
+        t.store.version = version
         t.ptr = t.store.ptr
         t.meta = m
         fill_unfilled(t)

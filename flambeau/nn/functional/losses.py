@@ -63,7 +63,7 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
         z = z * weight[t].unsqueeze(1)
     own = ops.arange(x.shape[1], device=x.device).unsqueeze(0) == column
     loss = z.masked_fill(own, 0).sum(1) / x.shape[1]
-    return reduced(loss if input.dim() == 2 else loss.squeeze(0), reduction)
+    return reduced(loss.reshape(target.shape), reduction)
 
 
 def multilabel_margin_loss(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,

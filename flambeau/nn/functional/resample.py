@@ -318,15 +318,15 @@ def grid_sample(input: Any, grid: Any, mode: str = "bilinear", padding_mode: str
              "Please specify align_corners=True if the old behavior is desired.")
         align_corners = False
     dims = input.dim() - 2
+    if input.dim() and grid.dim() and input.shape[0] != grid.shape[0]:
+        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+                           f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
     if dims >= 1 and grid.dim() > 1 and grid.shape[-1] != dims:
         raise RuntimeError(f"grid_sampler(): expected grid to have size {dims} in last dimension, but got grid with sizes {list(grid.shape)} for an input "
                            f"with sizes {list(input.shape)}")
     if dims not in (2, 3) or grid.dim() != input.dim():
         raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got "
                            f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
-    if input.shape[0] != grid.shape[0]:
-        raise RuntimeError(f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
-                           f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
     if 0 in input.shape[2:]:
         raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
     if mode == "bicubic" and dims == 3:

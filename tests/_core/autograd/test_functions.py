@@ -205,3 +205,18 @@ def test_a_pass_to_some_inputs_runs_only_what_leads_there():
     assert x.grad is None and not hooked and y.grad.tolist() == [2, 2] and h.grad.tolist() == [1, 1] and h.retains_grad
     Never.apply(x).sum().backward(inputs=[y])
     assert y.grad.tolist() == [2, 2]
+
+
+def test_zeros_for_unused_inputs_can_be_differentiated_again():
+    x, a = leaf(0.5), leaf(1.0)
+    first = autograd.grad(x * a, x, create_graph=True)
+    second = autograd.grad(first, x, create_graph=True, materialize_grads=True)
+    assert second[0].requires_grad and autograd.grad(second, x, materialize_grads=True)[0].tolist() == second[0].tolist()
+    with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
+        autograd.grad(x * a, x, allow_unused=False, materialize_grads=True)
+
+
+def test_a_node_may_let_no_gradient_through():
+    x = leaf(1.0)
+    (fb._C._functions.UndefinedGrad()(x * 2) + x * 3).backward()
+    assert x.grad.item() == 3

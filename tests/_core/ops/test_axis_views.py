@@ -155,3 +155,12 @@ def test_how_many_parts_is_an_integer():
 def test_more_views_than_a_list_holds_are_refused_at_once(ask):
     with pytest.raises(RuntimeError, match="views: at most"):
         ask()
+
+
+def test_resizing_counts_as_a_write():
+    x = fb.zeros(1)
+    for count, shape in ((1, (1, 2)), (2, (3,)), (2, (3,)), (3, (2,))):
+        x.resize_(shape)
+        assert x._version == count
+    x.resize_as_(fb.zeros(2))
+    assert x._version == 3

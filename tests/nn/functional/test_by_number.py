@@ -57,3 +57,9 @@ def test_a_class_alone_is_a_vector_of_one_to_multilabel_margin_loss():
     for x in (torch.tensor(0.1), torch.tensor([0.1])):
         for t in (torch.tensor(0), torch.tensor([0])):
             assert F.multilabel_margin_loss(x, t, reduction="none").shape == ()
+
+
+def test_multi_margin_loss_has_the_shape_of_its_classes():
+    for x in (torch.tensor(0.1), torch.tensor([0.1]), torch.rand(3), torch.rand(1, 3)):
+        for t in (torch.tensor(0), torch.tensor([0])):
+            assert F.multi_margin_loss(x, t, reduction="none").shape == t.shape and F.multi_margin_loss(x, t).shape == ()
