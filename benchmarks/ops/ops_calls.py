@@ -108,7 +108,8 @@ FAMILIES = {
         lp_pool3d: volume, 2, 2 | max_unpool1d: p1, i1, 2 | max_unpool2d: p2, i2, 2 | max_unpool3d: p3, i3, 2""",
     "resampling": """
         interpolate: image, scale_factor=2 | upsample: image, scale_factor=2 | upsample_nearest: image, scale_factor=2
-        upsample_bilinear: image, scale_factor=2 | grid_sample: image, grid, align_corners=False""",
+        upsample_bilinear: image, scale_factor=2 | grid_sample: image, grid, align_corners=False
+        grid_sampler: image, grid, 0, 0, False""",
     "gather and scatter": """
         gather: x, 0, index | scatter: x, 0, index, y | scatter_add: x, 0, index, y | scatter_reduce: x, 0, index, y, "sum"
         take_along_dim: x, index, 0 | index_select: x, 0, order | index_add: x, 0, order, y | index_copy: x, 0, order, y

@@ -66,7 +66,9 @@ def told_of_fresh(part: str, known: classes.Known, found: Found, seeds: str) -> 
         for c in {c for c, _ in found[seed]}:
             at.setdefault(c, []).append(seed)
     rest = {seed for seed in bad if any(not known.has(c) for c, _ in found[seed])}
-    print(f"fuzz: {part}: {len(found)} programs (seeds from {seeds}), {len(bad)} differ, {len(rest)} in a class that is not known")
+    both = sum(1 for ds in found.values() if any(known.comparable(c) for c, _ in ds))
+    print(f"fuzz: {part}: {len(found)} programs (seeds from {seeds}), {len(bad)} differ, {both} where both could give the same, {len(rest)} in a class that is "
+          "not known")
     recorded = int(known.about.get("programs", 0))
     share_of_all = len(found) / max(len(found) + recorded, 1)
 

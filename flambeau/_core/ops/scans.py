@@ -29,7 +29,7 @@ _RESULTS = {n: named(n, "values indices") for n in ("cummax", "cummin")}
 
 def _scan(t: Tensor, axis: int, how: str, result: dtype_class, reverse: bool = False) -> list[Tensor]:
     """One Scan program along `axis`; max and min give positions too."""
-    wide = dtypes.float64 if how == "prod" and _in_double(t, result) else result.opmath
+    wide = dtypes.float64 if how in ("prod", "logsumexp") and _in_double(t, result) else result.opmath
     key = (t.meta.dtype, how, result, reverse, wide)
     program = _programs.get(key)
     if program is None:

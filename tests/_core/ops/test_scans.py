@@ -184,3 +184,11 @@ def test_running_sums_of_float32_on_the_cpu_are_rounded_once(shape, dim):
     x.cumsum(dim).backward(fb.tensor(large))
     want = np.flip(np.flip(large, dim).astype(np.float64).cumsum(dim), dim).astype(np.float32)
     np.testing.assert_array_equal(x.grad.numpy(), want)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_logcumsumexp_of_float32_is_rounded_once(axis, scale, device):
+    a = (np.random.default_rng(1).standard_normal((40, 300)) * scale).astype(np.float32)
+    got = fb.tensor(a, device=device).logcumsumexp(axis).cpu().numpy()
+    np.testing.assert_array_max_ulp(got, np.logaddexp.accumulate(a.astype(np.float64), axis).astype(np.float32), 1)
