@@ -230,10 +230,8 @@ class Optimizer:
                 if set_to_none:
                     p.grad = None
                 else:
-                    if grad.grad_fn is not None:
-                        grad.detach_()
-                    else:
-                        grad.requires_grad_(False)
+                    if grad.requires_grad:
+                        grad.detach_() if grad.grad_fn is not None else grad.requires_grad_(False)
                     grad.zero_()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -421,7 +419,7 @@ class FormulaOptimizer(Optimizer):
                 g.part(self.state, p, self.state.get(p, run.ABSENT))
                 if p.grad is None or state is None:
                     continue
-                g.line(("length", id(state)), f"len({g.name(state)}) == {len(state)}")
+                g.line(("length", id(state)), f"len({g.inside(state)}) == {len(state)}")
                 for key, value in state.items():
                     if isinstance(value, Tensor):
                         run.tensor(value)

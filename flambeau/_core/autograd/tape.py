@@ -595,12 +595,12 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
         elif not (getrefcount(g) <= _HELD and g.node is None and lies_as_leaf(g, e)):
             g = _as_leaf_lies(g.detach(), e)
         elif getrefcount(g.store) != 2:
-            lent = borrowed(g) if g.base is not None and type(g) is Tensor else None
-            g = _as_leaf_lies(g.detach(), e) if lent is None else lent
+            found = borrowed(g) if g.base is not None and type(g) is Tensor else None
+            g = _as_leaf_lies(g.detach(), e) if found is None else found
         e[1] = g
     elif create or old.node is not None or type(old) is not type(g):  # a sparse one and a dense one make a dense one
         e[1] = old + g
-    elif _lent and any(ref() is old for ref, *_ in _lent.get(id(old.store), ())):
+    elif lent and any(ref() is old for ref, *_ in lent.get(id(old.store), ())):
         e[1] = old + g  # its memory is also the program's, or another gradient's
     else:
         old.add_(g)
@@ -646,25 +646,25 @@ def _as_leaf_lies(g: Tensor, e: Node) -> Tensor:
 
 
 # by the ids of storages: gradients of leaves that were borrowed from them, weakly, and where they begin and end
-_lent: dict[int, list[tuple[weakref.ref[Tensor], int, int]]] = {}
+lent: dict[int, list[tuple[weakref.ref[Tensor], int, int]]] = {}
 
 
 def borrowed(g: Tensor) -> Tensor | None:
     """A leaf's gradient on the memory of a fresh view of the gradient that came in, as PyTorch gives it; None where another leaf has that memory."""
     begin, end = g.ptr, g.ptr + g.meta.nbytes
     number, store = id(g.store), g.store
-    living = [x for x in _lent.get(number, ()) if (t := x[0]()) is not None and t.store is store]
+    living = [x for x in lent.get(number, ()) if (t := x[0]()) is not None and t.store is store]
     if any(begin < stop and start < end for _, start, stop in living):
         return None
     made = alias(g, g.meta, begin)
 
     def given_back(ref: Any) -> None:
-        left = [x for x in _lent.get(number, ()) if x[0] is not ref]
+        left = [x for x in lent.get(number, ()) if x[0] is not ref]
         if left:
-            _lent[number] = left
+            lent[number] = left
         else:
-            _lent.pop(number, None)
-    _lent[number] = [*living, (weakref.ref(made, given_back), begin, end)]
+            lent.pop(number, None)
+    lent[number] = [*living, (weakref.ref(made, given_back), begin, end)]
     return made
 
 

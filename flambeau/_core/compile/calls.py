@@ -8,28 +8,31 @@ import operator
 from collections import OrderedDict
 from contextvars import ContextVar
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
+from itertools import chain, islice
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from ..autograd import functions, mode
 from ..dtypes import dtype
 from ..engine import interpreters
 from ..layout import Size
-from ..ops import attributes, foreach, linear_activation, queries
+from ..ops import attributes, foreach, linear_activation, queries, reading
 from ..runtime.device import device
 from ..tensor import Tensor
 from . import instrument
 from .guards import ABSENT
 from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, Knowing, hashed, of_package, static
+from .later_numbers import LATER, How, number, plain, settled
 
 # functions on tensors that are no operations: they read layouts, or pass over the tape
 _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
                      attributes._new_tensor_type, queries.broadcast_shapes,
                      functions.grad, functions.backward, linear_activation.linear_with_activation, linear_activation.serves,
                      foreach.norms, foreach.scale}
+_TAKING = {reading.methods[name] for name in ("item", "tolist")}  # what takes a tensor's element
 _PASSES = {"backward"}  # operations that pass over the tape, too
 CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inference_mode)
-_OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict}
+_OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict, islice, chain, map}
 _ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, operator.index, *[
     f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
 _FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super, mode.DecoratorContextManager.clone}
@@ -130,6 +133,7 @@ class Calls(Knowing):
 
     def _told(self, f: Any, reads: Any, *args: Any, **kwargs: Any) -> Any:
         """A call of what says itself what it reads."""
+        args, kwargs = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
         if not self.off:
             why = reads(self, *args, **kwargs)
             if why is not None:
@@ -145,11 +149,15 @@ class Calls(Knowing):
 
     def leaf(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         """A call of an operation."""
+        before = len(self.recording.steps)
+        if not self.off and f not in _FREE:
+            for x in (*args, *kwargs.values()):
+                self._argument(x)
+        if self.effects.numbers:
+            args, kwargs = tuple(map(self._handed_on, args)), {k: self._handed_on(v) for k, v in kwargs.items()}
         if self.off:
             return f(*args, **kwargs)
         if f not in _FREE:
-            for x in (*args, *kwargs.values()):
-                self._argument(x)
             if f in (functions.grad, functions.backward) or getattr(f, "__name__", "") in _PASSES:
                 self.passes = True
                 self.accumulates = self.accumulates or f is not functions.grad
@@ -157,7 +165,13 @@ class Calls(Knowing):
         self._check()
         if type(made) in CONTAINERS:
             self._fresh[id(made)] = made
-        return made
+        return self.took(args[0], made, before) if f in _TAKING and len(args) == 1 else made
+
+    def _handed_on(self, x: Any) -> Any:
+        """What an operation is given: plain numbers."""
+        if type(x) is list and any(type(part) in LATER for part in x):
+            return [plain(part) for part in x]
+        return plain(x)
 
     def _builtin(self, f: Any) -> Any:
         on = f.__self__
@@ -167,35 +181,57 @@ class Calls(Knowing):
             return self._id
         if f is isinstance or f is issubclass or f is callable:
             return partial(self._classed, f)
+        if f is next:
+            return self._next
         if f is getattr or f is hasattr:
             return partial(self._getattr, f)
         if f is setattr:
             return lambda o, name, value: self.store("attribute", value, o, name)
         t = type(on)
         name = f.__name__
-        if t in ATOMS or t in PACKED:
+        if t in ATOMS or t in PACKED or t in LATER:
             return partial(self._on_atoms, f)
         if t is ContextVar and name == "get" and f.__self__ in (mode._grad, mode._inference):
             return f  # `guards.modes` has it
         if t in CONTAINERS or t in DICTS or (isinstance(on, dict) and getattr(dict, name, None) is not None and static(t, name) is static(dict, name)):
             if self.is_fresh(on):
-                if name in ("add", "discard") and type(on) is set:
+                if name in ("items", "keys", "values", "copy", "get"):
+                    return partial(self._hashing, f) if name == "get" else lambda: self._new(f())
+                if not self.is_own(on):
+                    return self._opaque(f, f"{name} of a {t.__name__} that it is given")
+                if name in ("add", "discard", "pop"):
                     return partial(self._hashing, f)
-                return f if name in ("append", "items", "keys", "values", "extend", "pop", "clear", "copy") else partial(self._on_atoms, f)
+                return f if name in ("append", "extend", "clear") else partial(self._on_atoms, f)
+            if name == "append" and t is list:
+                return partial(self._appended, on)
+            if name == "get" and isinstance(on, dict):
+                return partial(self._get, on)
+            self._unchanged(on)
             if name in ("items", "keys", "values", "copy") and isinstance(on, dict):
                 self.whole(on)
                 return lambda: self._new(f())
-            if name == "get" and isinstance(on, dict):
-                return partial(self._get, on)
             if name in ("index", "count", "copy") and t is list and self.atoms(on):
                 return lambda *args: self._new(f(*args))
             return self._opaque(f, f"{t.__name__}.{name}")
         return self._opaque(f, f.__qualname__)
 
-    def _hashing(self, f: Any, x: Any) -> Any:
-        if not self.off and not hashed(x):
+    def _next(self, it: Any, *default: Any) -> Any:
+        """The next of what an iterator gives that the run made."""
+        if not self.off and not self.is_fresh(it) and not (type(it) is GeneratorType and it.gi_frame is not None and (
+                it.gi_frame.f_locals.get(instrument.NAME) is self)):
+            self.taint(f"it takes the next of a {type(it).__name__}")
+        return next(it, *default)
+
+    def _hashing(self, f: Any, *args: Any) -> Any:
+        if not self.off and args and not hashed(args[0]):
             self.taint("it hashes an object")
-        return f(x)
+        return f(*map(plain, args[:1]), *args[1:])
+
+    def _appended(self, x: list[Any], value: Any) -> None:
+        """``x.append(value)`` of a list that lived before."""
+        if not self.off:
+            self.effects.append(x, value, self.done())
+        x.append(plain(value))
 
     def _id(self, x: Any) -> int:
         """The identity of what lived before, and will be the same."""
@@ -205,32 +241,54 @@ class Calls(Knowing):
 
     def _new(self, x: Any) -> Any:
         """What was made just now."""
-        if not self.off and type(x) not in ATOMS and type(x) not in PACKED and not isinstance(x, Tensor):
+        if not self.off and type(x) not in ATOMS and type(x) not in PACKED and type(x) not in LATER and not isinstance(x, Tensor):
             self._fresh[id(x)] = x
         return x
 
     def _get(self, d: Any, key: Any, default: Any = None) -> Any:
         if not self.off:
+            key = settled(key)
             if not hashed(key):
                 self.taint("it hashes an object")
             elif not self.is_fresh(d):
-                self.guards.part(d, key, d.get(key, ABSENT))
+                if key in d:
+                    return self._part(d, key)
+                self.guards.part(d, key, ABSENT)
         return d.get(key, default)
+
+    def _part(self, d: Any, key: Any) -> Any:
+        raise NotImplementedError
 
     def _on_atoms(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         if f in (bool, int, float) and len(args) == 1 and isinstance(args[0], Tensor) and not self.off:
             return self._number(f, args[0])
+        if f in (float, int, abs, round) and args and type(args[0]) in LATER and not self.off and not kwargs:
+            return self._converted(f, args[0], *map(settled, args[1:]))
         if not self.off and not all(map(self.atoms, (*args, *kwargs.values()))):
             self.taint(f"it calls {f.__name__} on an object")
-        return self._new(f(*args, **kwargs))
+        if type(f.__self__ if type(f) is BuiltinFunctionType else None) in LATER:
+            f = getattr(settled(f.__self__), f.__name__)
+        return self._new(f(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()}))
+
+    def _converted(self, f: Any, x: Any, *rest: Any) -> Any:
+        """A number made of one that is another at each call."""
+        how, made = x.how, f(plain(x), *rest)
+        raises = type(made) is not type(how.value) or (f is round and type(made) is float)
+        if not all(type(r) is int for r in rest):
+            return f(settled(x), *rest)
+        text = f"{f.__name__}({', '.join([how.text, *map(repr, rest)])})"
+        found = How(self.guards, made, text, how.early and not raises, how.begins, how.items, how.bits)
+        return self.effects.worked(found, self.done()) if raises else number(found)
 
     def _number(self, f: Any, t: Tensor) -> Any:
         """A tensor's element as a number."""
         self.special(t, f"__{f.__name__}__")
         self._argument(t)
+        before = len(self.recording.steps)
         made = f(t)
         self._check()
-        return made
+        exact = (f is float and t.meta.dtype.kind == "f") or (f is int and t.meta.dtype.kind in "ui")
+        return self.took(t, made, before) if exact else made
 
     def special(self, x: Any, *names: str) -> Any:
         raise NotImplementedError
@@ -244,17 +302,19 @@ class Calls(Knowing):
         return partial(self._over_items, f)
 
     def _sized(self, f: Any, x: Any) -> Any:
-        if self.off or type(x) in ATOMS or type(x) in PACKED or self.is_fresh(x):
+        own = static(type(x), "__len__")
+        if self.off or type(x) in ATOMS or type(x) in PACKED or (self.is_fresh(x) and type(own) is not FunctionType):
             return f(x)
         if isinstance(x, Tensor):
             return self.leaf(attributes._len, x)
+        if type(x) is list and (length := self.effects.length(x)) is not None:
+            return length
         if type(x) is list or isinstance(x, dict):
             self.whole(x)
             return f(x)
-        found = static(type(x), "__len__")
-        if type(found) is FunctionType:
-            self.guards.attribute(type(x), "__len__", found)
-            return self.callee(found)(x)
+        if type(own) is FunctionType:
+            self.guards.attribute(type(x), "__len__", own)
+            return self.callee(own)(x)
         if not isinstance(x, tuple):
             self.taint(f"it asks the length of a {type(x).__name__}")
         return f(x)
@@ -262,6 +322,9 @@ class Calls(Knowing):
     def _over_items(self, f: Any, *args: Any, **kwargs: Any) -> Any:
         if self.off:
             return f(*args, **kwargs)
+        if f is map and args:
+            args = (self.callee(args[0]), *args[1:])
+            return self._new(map(args[0], *map(self.iterable, args[1:])))
         if f is iter and len(args) == 1:
             return self._new(iter(self.iterable(args[0])))
         if f in (any, all) and len(args) == 1:
@@ -281,6 +344,7 @@ class Calls(Knowing):
                         return total
                     self.taint(f"it calls {f.__name__} on objects")
             return self._new(f(*given, **kwargs))
+        args, kwargs = tuple([settled(x) if type(x) in LATER else x for x in args]), {k: settled(v) for k, v in kwargs.items()}
         return self._new(f(*[x if type(x) in ATOMS else self.iterable(x) for x in args], **kwargs))
 
     def _getattr(self, f: Any, o: Any, name: str, *default: Any) -> Any:
@@ -314,7 +378,7 @@ class Calls(Knowing):
         if c is type:
             return lambda *args: self._typed(*args)
         if c in CONTEXTS or c in (dtype, device, Size) or (issubclass(c, BaseException) and c.__module__ == "builtins"):
-            return c
+            return lambda *args, **kwargs: c(*map(settled, args), **kwargs)
         reads = of_package(c, "__reads__")
         if reads is not None:
             return partial(self._told, c, reads)

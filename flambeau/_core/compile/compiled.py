@@ -7,6 +7,8 @@ the record is fused and kept with its guards: later calls for which all of them 
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
 from sys import getrefcount
 from threading import Lock
 from time import perf_counter
@@ -17,15 +19,18 @@ from .. import hooks
 from ..autograd import inplace, tape
 from ..engine.plans import maker
 from ..kernels.llvm import sequence as sequences
+from ..ops import reading
 from ..runtime import capture
 from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
 from .checks import checked_first, is_check
+from .given import Given, countable
 from .graph import declared
 from .guards import SPACE, modes, watched
 from .history import History, back, back_again, back_several, several_again
-from .knowing import ATOMS
+from .knowing import ATOMS, NOTES, lends
+from .later_numbers import LATER, plain
 from .passes import shortened
 from .reads import Run
 from .record import Ask, Launch, Refused
@@ -35,12 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 AFTER = 3  # calls of Python's
-NOTES = {"_views", "_classes", "_used"}  # of an argument, which nothing that is recorded depends on
 _TRIES = 3  # runs that learned nothing, or whose record was of no use, until the function is left to Python
 _RECORDS = 4  # of a function: each has memory of its own
 _KINDS = 64  # of calls
 _IDLE = 64  # calls on end of kinds that are left to Python, after which a function of which nothing is kept is left to it altogether
 _WASTED = 64  # replays that came to a check that failed, after which a record is dropped
+_MISSES = 16  # calls on end for which a record on trial does not hold
 _TIMED = 8  # replays that are held against Python's calls
 _NEVER = float("inf")
 _MANY = 10**9
@@ -50,17 +55,25 @@ MISS: Any = object()
 class Kept:
     """A record with its guards: `call(args, kwargs)` gives the result, or MISS where it may not be replayed."""
 
-    def __init__(self, run: Run, given: _Given, result: Any) -> None:
+    def __init__(self, run: Run, given: Given, result: Any, free: Collection[int] = ()) -> None:
         recording = run.recording
+        self._settle(run)
         inner = {id(t.store) for t in given.tensors}
-        if run.guards.crossed or any(id(s.store) in inner for s in run.seen.values()):
+        if run.guards.crossed or any(id(s.store) in inner or (s.grad is not None and id(s.grad.store) in inner) for s in run.seen.values()):
             raise Refused("an argument, or its memory, is read elsewhere too")
         if recording.others:
             raise Refused("another thread launches work meanwhile")
-        found: list[Tensor] = []
-        tree = trees.taken(result, found)
-        self._check_tree(tree, run, result)
+        found: list[Any] = []
+        self.effects = run.effects.found
+        everything = (result, *[e.value for e in self.effects if e.kind != "work"])
+        for e in self.effects:
+            e.value = e.value if e.kind == "work" else None
+        tree = trees.taken(everything, found, LATER)
+        self._check_tree(tree, run, everything)
+        wanted = [i for i in run.effects.items if any(f" m{i.number} " in f" {_apart_names(x)} " for x in self._texts(found))]
+        found += [i.copy for i in wanted]
         new, self.parts = self._results(found, given, run)
+        self.items = {i.number: len(found) - len(wanted) + k for k, i in enumerate(wanted)}
         # the views that a recorded write through their base gives a new history, and those that may not be written
         self.noted = [(j, i) for j, b in enumerate(new) for ref in b.__dict__.get("_views", ()) for i, t in enumerate(new) if ref() is t and t.base is b]
         self.marks = {i: t.__dict__["_made"] for i, t in enumerate(new) if "_made" in t.__dict__}
@@ -83,7 +96,11 @@ class Kept:
             held[id(t.store)] = held.get(id(t.store), 0) + 1
         if saved is not None:  # nodes hold them too
             held = {id(s): _MANY for s in (*saved, *[t.store for t in new])}
-        self.plan = plan = Planned(recording, given.tensors, tuple(trees.Leaf(i) for i in range(len(new))), shown, held, saved)
+        self.lent = self._lent(run, given)
+        if self.lent and self.pasts:
+            raise Refused("it adds to gradients that it finds, beside results that require grad")
+        operands = [*given.tensors, *[s.grad for s in self.lent]]
+        self.plan = plan = Planned(recording, operands, tuple(trees.Leaf(i) for i in range(len(new))), shown, held, saved)
         if any(id(r.store) not in plan.fresh for r in shown):
             raise Refused("a result is a view of memory that lives on")
         if plan.foreign or plan.left - set(stores) - set(plan.fresh):
@@ -99,21 +116,23 @@ class Kept:
         self._check_order(plan, plan.steps)
         self.versions = [writes(t.store.version) for t in new]
         before = run.versions
-        inside = {id(t.store): i for i, t in enumerate(given.tensors)}
+        inside = {id(t.store): i for i, t in enumerate(operands)}
         # of two storages on the same memory, as `t.data` makes one, only the one that was written by says so
         plan.written = {n: (s, abs(s.version - before[n])) for s in recording.before if (n := id(s)) in before and n not in inside and s.version != before[n]}
         if self.pasts and any(x in plan.lasting and plan.lasting[x] not in plan.written for s in plan.launches() for x in s.writes):
             raise Refused("a node may keep memory that each call writes anew")
-        self.moved = [(i, d) for n, i in inside.items() if (d := abs(given.tensors[i].store.version - before[n]))]
+        self.moved = [(i, d) for n, i in inside.items() if (d := abs(operands[i].store.version - before[n]))]
         self.grads = [(s.node, g, None if g is None else g.store.version) for s, g in grads.values()]
         self._guard(run, plan, stores)
         steps = shortened(plan)
         self._check_order(plan, steps)
         plan.release(steps)
         self.replay = bind(plan, steps, self.late)
+        if self.late and self.effects:
+            raise Refused("it changes Python's objects beside work that may end half-way")
         self.tree, self.wasted = tree, 0
         self.among: list[Kept] = []  # the records of the function, once it is one of them
-        self._function(run, plan, given)
+        self._function(run, plan, given, free)
         plan.results = []
 
     @staticmethod
@@ -132,16 +151,22 @@ class Kept:
                 raise Refused(f"it gives a {type(x).__name__}")
         visit(tree)
 
+        seen: set[int] = set()
+
         def made(x: Any) -> None:
-            if type(x) in (list, dict) and not run.is_fresh(x):
-                raise Refused("it gives a container that lives on")
+            if type(x) in (list, dict):
+                if not run.is_own(x):
+                    raise Refused("it gives a container that lives on")
+                if id(x) in seen:
+                    raise Refused("it gives a container in two places")
+                seen.add(id(x))
             if isinstance(x, (tuple, list, dict)):
                 for part in x.values() if isinstance(x, dict) else x:
                     made(part)
         made(result)
 
     @staticmethod
-    def _results(found: list[Tensor], given: _Given, run: Run) -> tuple[list[Tensor], list[Any]]:
+    def _results(found: list[Any], given: Given, run: Run) -> tuple[list[Tensor], list[Any]]:
         """The new tensors among the results, their bases with them; and of each result where it comes from."""
         new: list[Tensor] = []
         number: dict[int, int] = {}
@@ -157,6 +182,9 @@ class Kept:
             return number[id(t)]
         parts: list[Any] = []
         for t in found:
+            if type(t) in LATER:
+                parts.append(("number", t.how.text))
+                continue
             i = next((i for i, a in enumerate(given.tensors) if a is t), None)
             if i is not None:
                 parts.append(("given", i))
@@ -170,6 +198,28 @@ class Kept:
                     raise Refused("a result is a view of what lived before")
                 parts.append(("new", place(t), None if base is None else place(base)))
         return new, parts
+
+    @staticmethod
+    def _lent(run: Run, given: Given) -> list[Any]:
+        """The leaves whose gradients from before the record reads or writes: these are other tensors at each call, as arguments are."""
+        touched = {id(s) for step in run.recording.steps for x in _addresses(step) if (s := run.recording.before.find(x)) is not None}
+        found: list[Any] = [s for s in run.seen.values() if s.grad is not None and id(s.grad.store) in touched and id(s.grad) not in run.seen and lends(s.grad)]
+        counts = Counter([*[id(t.store) for t in given.tensors], *[id(s.grad.store) for s in found]])
+        return [s for s in found if counts[id(s.grad.store)] == 1]
+
+    def _lent_tests(self, g: Any, given: Given) -> list[str]:
+        """The lines that name the leaves' gradients, and see that they are as they were."""
+        n = len(given.tensors)
+        lines = []
+        for k, s in enumerate(self.lent):
+            x = f"t{n + k}"
+            lines += [f"{x} = {g.name(s.node)}[{tape.GRAD}]",
+                      f"if not (type({x}) is Tensor and {x}.meta is {g.name(s.grad.meta)} and {x}.node is None and {x}.base is None and {x}.store not in taken "
+                      f"and {x}.store.free is not NO_FREE and id({x}.store) not in lent and (not {x}.__dict__ or {x}.__dict__.keys() <= NOTES)): return MISS"]
+        if lines:
+            count = n + len(self.lent)
+            lines.append(f"if len({{{', '.join(f't{i}.store' for i in range(count))}}}) < {count}: return MISS")
+        return lines
 
     def _check_order(self, plan: Planned, steps: Sequence[Any]) -> None:
         """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
@@ -201,6 +251,8 @@ class Kept:
             if s.node is None or not (s.asked or run.passes):
                 continue
             n = g.name(s.node)
+            if s in self.lent:
+                continue
             if s.grad is None:
                 g.line(("grad", id(s)), f"{n}[1] is None")
             elif id(s.grad) in run.seen or id(s.grad.store) in plan.kept:
@@ -218,7 +270,19 @@ class Kept:
                 c = g.name(t)
                 g.line(("left", id(t)), f"{c}.meta is {g.name(t.meta)} and {c}.store is {g.name(t.store)} and {c}.node is None and {c}.ptr == {t.ptr}")
 
-    def _function(self, run: Run, plan: Planned, given: _Given) -> None:
+    @staticmethod
+    def _settle(run: Run) -> None:
+        """Leaves out the looks at values that are no conditions; sees that what may raise among the effects is the last thing."""
+        loose = {id(i.read) for i in run.effects.items if not i.fixed}
+        done = run.done()
+        run.recording.steps[:] = [s for s in run.recording.steps if id(s) not in loose]
+        if any(e.kind == "work" and e.steps != done for e in run.effects.found):
+            raise Refused("a number that it works out may raise, with work behind it")
+
+    def _texts(self, found: list[Any]) -> list[str]:
+        return [*[x.how.text for x in found if type(x) in LATER], *[e.value for e in self.effects if e.kind == "work"]]
+
+    def _function(self, run: Run, plan: Planned, given: Given, free: Collection[int]) -> None:
         """Writes `call`."""
         g = run.guards
         self.limits: list[tuple[int, int]] = []
@@ -226,18 +290,19 @@ class Kept:
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()], *g.stores()}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
                                  "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
-                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay, "wasted": self._wasted}
+                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay, "wasted": self._wasted, "item": reading.item,
+                                 "lent": tape.lent}
         checked = any(map(is_check, plan.steps))
         # of what a call draws before a check fails Python draws the same again
         drawn = list({id(x): x for x in [*plan.streams.values(), *[s.generator for s in plan.sources if s.generator is not None]]}.values()) if checked else []
         owned = [(g.name(n), g.name(t), g.name(t.store)) for n, t, _ in self.grads if t is not None]
-        body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked()],
-                *[f"   if not ({t}): return MISS" for t in given.tests(g)], "   if watched() or modes() != now: return MISS",
-                *[f"   if not ({t}): return MISS" for t in g.lines()],
+        body = [" def call(args, kwargs):", "  try:", *[f"   {line}" for line in given.unpacked(g)],
+                *[f"   if not ({t}): return MISS" for t in given.tests(g, free)], "   if watched() or modes() != now: return MISS",
+                *[f"   {line}" for line in self._lent_tests(g, given)], *[f"   if not ({t}): return MISS" for t in g.lines()],
                 *[f"   if rc({c}) > limits[{i}][0] + ({n}[1] is {c}) or rc({s}) > limits[{i}][1]: return MISS" for i, (n, c, s) in enumerate(owned)],
                 "  except (KeyError, IndexError, AttributeError, ValueError, TypeError): return MISS",
                 *[f"  d{i} = {g.name(x)}.kept()" for i, x in enumerate(drawn)],
-                f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(given.tensors)))})",
+                f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(plan.operands)))})",
                 "  except HalfWay as e: raise e.__cause__ from None", "  except Exception:",
                 *[f"   {g.name(x)}.put_back(d{i})" for i, x in enumerate(drawn)], *(["   wasted()"] if checked else []), "   return MISS",
                 *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in enumerate(self.versions) if v]]
@@ -255,6 +320,8 @@ class Kept:
         self.call, self._counts = made(g.constants)
         if g.crossed:
             raise Refused("an argument is read elsewhere too")
+        if g.stale:
+            raise Refused("it reads what it has changed in Python's objects")
 
     def _history(self, g: Any, which: int, count: int) -> list[str]:
         """The lines that give results their node.  count: of arguments."""
@@ -292,7 +359,7 @@ class Kept:
         self.limits[:] = self._counts()
 
     def _given_back(self, g: Any) -> list[str]:
-        """The lines that give the result."""
+        """The lines that do what the function does to Python's objects, and give the result."""
         lines: list[str] = []
         names: list[str] = []
         for k, part in enumerate(self.parts):
@@ -300,6 +367,8 @@ class Kept:
                 names.append(f"t{part[1]}")
             elif part[0] == "old":
                 names.append(g.name(part[1]))
+            elif part[0] == "number":
+                names.append(part[1])
             else:
                 names.append(f"rs[{part[1]}]")
                 if k != next(j for j, p in enumerate(self.parts) if p[:2] == part[:2]):
@@ -311,11 +380,35 @@ class Kept:
                 if part[3] is not None:
                     lines.append(f"  rs[{part[1]}].node = copied({g.name(part[3])})")
         lines += [f"  note(rs[{j}], rs[{i}])" for j, i in self.noted]  # in the order in which a write gives them a new history
-        if type(self.tree) is trees.Leaf:
-            return [*lines, f"  return {names[self.tree.number]}"]
-        if not names and type(self.tree) in ATOMS:
-            return [*lines, f"  return {g.name(self.tree)}"]
-        return [*lines, f"  return put({g.name(self.tree)}, ({', '.join(names)},).__getitem__)" if names else f"  return put({g.name(self.tree)}, None)"]
+        lines += [f"  m{number} = item(rs[{self.parts[k][1]}])" for number, k in self.items.items()]
+        result, *values = self.tree
+        left = iter(values)
+        for e in self.effects:
+            if e.kind == "work":
+                lines.append(f"  {e.key} = {e.value}")
+            else:
+                to = f"{g.name(e.target)}[{g.key(e.key)}] = {{}}" if e.kind == "set" else f"{g.name(e.target)}.append({{}})"
+                lines.append("  " + to.format(self._again(g, next(left), names)))
+        return [*lines, f"  return {self._again(g, result, names)}"]
+
+    @staticmethod
+    def _again(g: Any, tree: Any, names: list[str]) -> str:
+        """The text that makes a value again."""
+        if type(tree) is trees.Leaf:
+            return names[tree.number]
+        if type(tree) in ATOMS:
+            return str(g.name(tree))
+        return f"put({g.name(tree)}, ({', '.join(names)},).__getitem__)" if names else f"put({g.name(tree)}, None)"
+
+
+def _addresses(step: Any) -> list[int]:
+    """The addresses that a step of a recording is given."""
+    return [x for _, x in step.addresses()] if isinstance(step, Launch) else [] if isinstance(step, Ask) else [step.address]
+
+
+def _apart_names(text: str) -> str:
+    """A text of Python, with its names apart."""
+    return re.sub(r"\W+", " ", text)
 
 
 def histories(run: Run, given: Sequence[Tensor], new: Sequence[Tensor]) -> list[tuple[list[int], History]]:
@@ -414,79 +507,31 @@ def copied(node: Any) -> Any:
     return made
 
 
-class _Given:
-    """What a function is called with: `tensors`, and all else."""
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.count, self.names = len(args), tuple(kwargs)
-        self.values = (*args, *kwargs.values())
-        self.places = [i for i, x in enumerate(self.values) if type(x) is Tensor]
-        self.tensors: list[Tensor] = [self.values[i] for i in self.places]
-
-    @property
-    def fit(self) -> bool:
-        """Whether its tensors may be others at each call."""
-        return all(t.meta.plain and t.meta.device.type == "cpu" and t.__dict__.keys() <= NOTES and (
-            t.base is None or t.base.node is None if t.node is None else t.node[tape.SEQ] or t.node[tape.EXTRA] is None)
-            for t in self.tensors) and _apart(self.tensors)
-
-    def key(self) -> Any:
-        """Calls of one kind."""
-        return (self.count, self.names, *[(x.meta, _history(x)) if type(x) is Tensor else (type(x), x) if type(x) in ATOMS else type(x) for x in self.values])
-
-    def unpacked(self) -> list[str]:
-        lines = [f"if len(args) != {self.count} or len(kwargs) != {len(self.names)}: return MISS"]
-        if self.count:
-            lines.append("".join(f"x{i}, " for i in range(self.count)) + "= args")
-        lines += [f"x{self.count + i} = kwargs[{name!r}]" for i, name in enumerate(self.names)]
-        return lines + [f"t{k} = x{i}" for k, i in enumerate(self.places)]
-
-    def tests(self, g: Any) -> list[str]:
-        found = []
-        for i, x in enumerate(self.values):
-            if i in self.places:
-                found.append(f"type(x{i}) is Tensor and x{i}.meta is {g.name(x.meta)} and {_HISTORY[_history(x)].format(x=f'x{i}')} "
-                             f"and x{i}.store not in taken and x{i}.store.free is not NO_FREE and (not x{i}.__dict__ or x{i}.__dict__.keys() <= NOTES)")
-            elif type(x) in ATOMS and x == x:
-                found.append(f"x{i} is {g.name(x)} or (type(x{i}) is {g.name(type(x))} and repr(x{i}) == {repr(x)!r})")
-            else:
-                found.append(f"x{i} is {g.name(x)}")
-        n = len(self.places)
-        found += [f"t{i}.store is not t{j}.store" for j in range(n) for i in range(j)]
-        return found
-
-
-def _history(t: Tensor) -> int:
-    """Whether an argument has none (0), is a leaf that requires grad (1), or was computed from some (2)."""
-    return 0 if t.node is None else 2 if t.node[tape.SEQ] else 1
-
-
-_HISTORY = ("{x}.node is None and ({x}.base is None or {x}.base.node is None)",
-            f"{{x}}.node is not None and {{x}}.node[{tape.SEQ}] == 0 and {{x}}.node[{tape.EXTRA}] is None",
-            f"{{x}}.node is not None and {{x}}.node[{tape.SEQ}] != 0")
-
-
-def _apart(tensors: Sequence[Tensor]) -> bool:
-    """Whether no two may share memory."""
-    return len({id(t.store) for t in tensors}) == len(tensors) and all(t.store.free is not NO_FREE for t in tensors)
-
-
 def pays(replay: float, python: float, nodes: int = 0) -> bool:
     """Whether a record is worth keeping, by the best times of both.  nodes: how many of the tape one of its own stands for, through which a pass is a
     replay too, while Python's takes a microsecond and more for each."""
     return replay < python + 1e-6 * nodes
 
 
-class _Kind:
-    """Calls of one kind: how many there were; the record that is on trial, and how long it and Python took at best.  why: why nothing was kept, each
-    time."""
+class _Trial:
+    """A record that is held against Python's calls.  turn: whether it is tried at the next call, which is Python's otherwise; hits: how often it was; best:
+    how long it took; misses: calls on end at which it did not hold."""
 
-    __slots__ = ("calls", "python", "trial", "trials", "replay", "why")
+    __slots__ = ("kept", "turn", "hits", "best", "misses")
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept, self.turn, self.hits, self.best, self.misses = kept, False, 0, _NEVER, 0
+
+
+class _Kind:
+    """Calls of one kind: how many there were; the records that are on trial, and how long Python took at best.  why: why nothing was kept, each time."""
+
+    __slots__ = ("calls", "python", "trials", "why")
 
     def __init__(self) -> None:
-        self.calls = self.trials = 0
-        self.python = self.replay = _NEVER
-        self.trial: Kept | None = None
+        self.calls = 0
+        self.python = _NEVER
+        self.trials: list[_Trial] = []
         self.why: list[str] = []
 
 
@@ -503,12 +548,21 @@ class Compiled:
         self.on = True
         self._idle = 0  # calls on end of kinds that are left to Python
         self._lock = Lock()
+        self._seen: dict[int, set[Any]] = {}  # numbers among the arguments, by their places, few of each
+        self._free: set[int] = set()  # the places where there were many
+        self._moved: set[Any] = set()  # places where the function changes Python's objects
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for which no record holds."""
-        given = _Given(args, kwargs)
+        given = Given(args, kwargs)
+        for place, x in enumerate(given.values):
+            if place not in self._free and countable(x):
+                seen = self._seen.setdefault(place, set())
+                seen.add(x)
+                if len(seen) > _RECORDS:
+                    self._free.add(place)
         try:
-            kind = self.kinds.get(key := given.key())
+            kind = self.kinds.get(key := given.key(self._free))
         except TypeError:
             return self.f(*args, **kwargs)
         if kind is None:
@@ -529,51 +583,65 @@ class Compiled:
         if not self._lock.acquire(False):
             return self.f(*args, **kwargs)
         try:
-            if kind.trial is not None:
-                made = self._tried(kind, kind.trial, args, kwargs)
-                if made is not MISS:
-                    return made
+            made = self._tried(kind, args, kwargs)
+            if made is not MISS:
+                return made
             return self._captured(kind, given, args, kwargs)
         finally:
             self._lock.release()
 
-    def _tried(self, kind: _Kind, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call while a record is on trial: each second one is Python's, and the faster of the two is kept."""
-        kind.trials += 1
-        since = perf_counter()
-        if kind.trials % 2:
+    def _tried(self, kind: _Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call while records are on trial: each second one is Python's, and the faster of the two is kept."""
+        turns = [t for t in kind.trials if t.turn]
+        for t in turns:
+            since = perf_counter()
+            made = t.kept.call(args, kwargs)
+            if made is MISS:
+                t.misses += 1
+                if t.misses > _MISSES:
+                    kind.trials.remove(t)
+                    self._failed(kind, "what it reads is another at each call")
+                continue
+            t.best = min(t.best, perf_counter() - since)
+            t.hits, t.misses, t.turn = t.hits + 1, 0, False
+            if t.hits >= _TIMED:
+                kind.trials.remove(t)
+                if pays(t.best, kind.python, sum(len(past.nodes) - 1 for _, past in t.kept.pasts)):
+                    self.records.append(t.kept)
+                    t.kept.among = self.records
+                else:
+                    self._failed(kind, "Python is as fast", _TRIES)
+            return made
+        if len(turns) < len(kind.trials) or len(kind.trials) + len(self.records) >= _RECORDS:
+            for t in kind.trials:
+                t.turn = True
+            since = perf_counter()
             made = self.f(*args, **kwargs)
             kind.python = min(kind.python, perf_counter() - since)
             return made
-        made = kept.call(args, kwargs)
-        if made is MISS:
-            kind.trial, kind.trials = None, 0
-            self._failed(kind, "what it reads is another at each call")
-            return MISS
-        kind.replay = min(kind.replay, perf_counter() - since)
-        if kind.trials >= 2 * _TIMED:
-            kind.trial, kind.trials = None, 0
-            if pays(kind.replay, kind.python, sum(len(past.nodes) - 1 for _, past in kept.pasts)):
-                self.records.append(kept)
-                kept.among = self.records
-            else:
-                self._failed(kind, "Python is as fast", _TRIES)
-            kind.replay = kind.python = _NEVER
-        return made
+        return MISS
+
+    def _run(self, run: Run, given: Given, free: Collection[int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        f = run.callee(self.f)
+        if not run.off:
+            args, kwargs = given.numbered(run.effects, free)
+        return f(*args, **kwargs)
 
     def _failed(self, kind: _Kind, why: str, times: int = 1) -> None:
         kind.why += [why] * times
 
-    def _captured(self, kind: _Kind, given: _Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _captured(self, kind: _Kind, given: Given, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(kind.why) >= _TRIES:
             return self.f(*args, **kwargs)
-        run = Run(given.tensors)
+        free = frozenset(self._free)
+        run = Run(given.tensors, given.containers, self._moved)
         with run:
-            result = run.callee(self.f)(*args, **kwargs)
+            result = self._run(run, given, free, args, kwargs)
+        self._moved |= run.effects.moved
         kept = None
         if not run.off:
             try:
-                kept = Kept(run, given, result)
+                kept = Kept(run, given, result, free)
             except (Refused, Exception) as error:  # whatever it is: the result is there, and only the record is lost
                 run.taint(str(error) or type(error).__name__)
         why = run.why
@@ -582,8 +650,8 @@ class Compiled:
             self._failed(kind, str(why))
         else:
             kept.settle()
-            kind.trial = kept
-        return result
+            kind.trials.append(_Trial(kept))
+        return plain(result)
 
 
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")

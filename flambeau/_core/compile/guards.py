@@ -38,10 +38,14 @@ class Guards:
     """Conditions, each a line of Python over constants.
 
     others: what is another one at each call, by identity.  crossed: whether one of those was found among what must stay as it is.
+    touched: what the run has changed, as (container, key; None for all of it) by identity.  stale: whether such a thing was to be guarded, whose value is
+    another one before the call.
     """
 
     def __init__(self, others: Iterable[int] = ()) -> None:
         self.others, self.crossed = frozenset(others), False
+        self.touched: set[tuple[int, Any]] = set()
+        self.stale = False
         self.constants: list[Any] = []
         self._names: dict[int, str] = {}
         self._lines: dict[Any, str] = {}
@@ -57,6 +61,11 @@ class Guards:
             found = self._names[id(x)] = f"c{len(self.constants)}"
             self.constants.append(x)
         return found
+
+    def inside(self, x: Any) -> str:
+        """The name of a container in which a line looks."""
+        self.stale = self.stale or (id(x), None) in self.touched
+        return self.name(x)
 
     def _holds(self, x: Any) -> bool:
         """Whether it is one of the others, or has one in what cannot change."""
@@ -80,31 +89,41 @@ class Guards:
 
     def part(self, d: Any, key: Any, value: Any) -> None:
         """A dict has this value under a key, or none (ABSENT)."""
-        k = repr(key) if type(key) in (str, int) else self.name(key)
+        place = ("part", id(d), key)
+        self.stale = self.stale or (id(d), key) in self.touched
         if value is ABSENT:
-            self._add(("part", id(d), key), f"{k} not in {self.name(d)}")
+            self._add(place, f"{self.key(key)} not in {self.name(d)}")
         else:
-            self._add(("part", id(d), key), f"{self.name(d)}[{k}] is {self.name(value)}")
+            self._add(place, f"{self.name(d)}[{self.key(key)}] is {self.name(value)}")
+
+    def key(self, key: Any) -> str:
+        """The text of a key."""
+        return repr(key) if type(key) in (str, int) else self.name(key)
+
+    def touch(self, x: Any, key: Any = None) -> None:
+        """The run changes what is in a container, under a key or anywhere: what is found there now is not what a call finds."""
+        self.touched |= {(id(x), key), (id(x), None)}
+        self.name(x)  # which keeps it
 
     def keys(self, d: Any) -> None:
         """A dict has these keys and values and no others, in this order."""
         if not d:
-            self._add(("keys", id(d)), f"not {self.name(d)}")
+            self._add(("keys", id(d)), f"not {self.inside(d)}")
             return
-        self._add(("keys", id(d)), f"len({self.name(d)}) == {len(d)} and all(map(is_, {self.name(d)}, {self.name(tuple(d))})) "
-                                   f"and all(map(is_, {self.name(d)}.values(), {self.name(tuple(d.values()))}))")
+        self._add(("keys", id(d)), f"len({self.inside(d)}) == {len(d)} and all(map(is_, {self.inside(d)}, {self.name(tuple(d))})) "
+                                   f"and all(map(is_, {self.inside(d)}.values(), {self.name(tuple(d.values()))}))")
 
     def elements(self, x: list[Any]) -> None:
         """A list has these elements."""
-        self._add(("elements", id(x)), f"len({self.name(x)}) == {len(x)}" + (f" and all(map(is_, {self.name(x)}, {self.name(tuple(x))}))" if x else ""))
+        self._add(("elements", id(x)), f"len({self.inside(x)}) == {len(x)}" + (f" and all(map(is_, {self.inside(x)}, {self.name(tuple(x))}))" if x else ""))
 
     def element(self, x: list[Any], i: int) -> None:
         """A list has this element at a place."""
-        self._add(("element", id(x), i), f"{self.name(x)}[{i}] is {self.name(x[i])}")
+        self._add(("element", id(x), i), f"{self.inside(x)}[{i}] is {self.name(x[i])}")
 
     def empty(self, x: Any) -> None:
         """Whether a container has anything in it."""
-        self._add(("empty", id(x)), f"{'' if x else 'not '}{self.name(x)}")
+        self._add(("empty", id(x)), f"{'' if x else 'not '}{self.inside(x)}")
 
     def shape(self, o: Any, space: Any) -> None:
         """The class of an object, and the dict in which its attributes are."""
@@ -144,7 +163,7 @@ class Guards:
     def options(self, values: dict[str, Any], d: dict[str, Any], free: tuple[str, ...]) -> bool:
         """A dict has these values, numbers and texts, and `free` ones that may be other numbers. Gives False where they are something else."""
         for k, v in values.items():
-            x = f"{self.name(d)}[{k!r}]"
+            x = f"{self.inside(d)}[{k!r}]"
             if v is None or type(v) is bool:
                 self._add(("part", id(d), k), f"{x} is {v}")
             elif k in free and type(v) in (int, float):

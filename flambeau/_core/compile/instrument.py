@@ -150,6 +150,9 @@ class _Between(ast.NodeTransformer):
         return made
 
     # loads -------------------------------------------------------------------------------------------------------------
+    def visit_Name(self, n: Any) -> Any:
+        return _run("loaded", n) if isinstance(n.ctx, ast.Load) else n
+
     def visit_Attribute(self, n: Any) -> Any:
         self.generic_visit(n)
         return _run("attribute", n.value, ast.Constant(n.attr))
@@ -181,7 +184,8 @@ class _Between(ast.NodeTransformer):
 
     def visit_Compare(self, n: Any) -> Any:
         self.generic_visit(n)
-        if all(isinstance(op, (ast.Is, ast.IsNot)) for op in n.ops):
+        if len(n.ops) == 1 and isinstance(n.ops[0], (ast.Is, ast.IsNot)) and any(
+                isinstance(x, ast.Constant) and x.value in (None, True, False, ...) for x in (n.left, *n.comparators)):
             return n
         names = [_OPERATORS.get(type(op), type(op).__name__) for op in n.ops]
         if len(n.ops) == 1:
@@ -265,6 +269,8 @@ class _Between(ast.NodeTransformer):
                 a.annotation = None
         n.returns = None
         self.generic_visit(n)
+        if n.args.kwarg is not None:  # made by the call
+            n.body.insert(0, ast.Expr(_run("fresh", ast.Name(n.args.kwarg.arg, ast.Load()))))
         return n
 
     def visit_AnnAssign(self, n: Any) -> Any:

@@ -8,13 +8,16 @@ from collections import OrderedDict, defaultdict
 from types import GeneratorType, NoneType
 from typing import TYPE_CHECKING, Any
 
-from ..autograd import tape
+from ..autograd import mode, tape
 from ..dtypes import dtype
 from ..layout import Size
+from ..runtime import capture
 from ..runtime.device import device
-from ..tensor import Storage, Tensor
+from ..tensor import NO_FREE, Storage, Tensor, alias
 from .ages import Since
+from .effects import Effects
 from .guards import ABSENT, Guards, modes
+from .later_numbers import LATER, cleanse, settled
 from .lenient import Lenient
 from .owners import Living, instances
 from .versions import Marked
@@ -27,6 +30,7 @@ ATOMS = {int, float, bool, str, bytes, complex, NoneType, dtype, device, type(..
 PACKED = {tuple, Size, range, slice, frozenset}  # which do not change, but for what is in them
 CONTAINERS = {list, dict, set}
 DICTS = {OrderedDict, defaultdict}  # which are looked through as dicts are
+NOTES = {"_views", "_classes", "_used"}  # of a tensor from outside, which nothing that is recorded depends on
 NUMBERS = {int, float, bool, complex}
 PACKAGE = __name__.partition(".")[0]
 
@@ -46,23 +50,30 @@ class Knowing:
     """The ``with`` block of a run (`reads.Run`), and what is known in it.
 
     operands: the tensors that a function is given, which are others at each call.  why: why nothing is learned any more (None as long as it is).
+    containers: those in which it is given tensors, others at each call too, whose parts the caller compares.  moved: places of which earlier runs found
+    that the function changes them.
     """
 
     ABSENT = ABSENT
 
-    def __init__(self, operands: Iterable[Tensor]) -> None:
+    def __init__(self, operands: Iterable[Tensor], containers: Iterable[Any] = (), moved: Iterable[Any] = ()) -> None:
         operands = list(operands)
         self._operands = {id(t) for t in operands}
         self._given = [(t, t.node, None if t.node is None else t.node[tape.GRAD]) for t in operands]
-        self.guards = Guards(self._operands)
+        given = list(containers)
+        self._handed = {id(x) for x in given}
+        self.guards = Guards({*self._operands, *self._handed, *[id(x.__dict__) for x in given if hasattr(x, "__dict__")]})
+        self.effects = Effects(self.guards, moved)
         self.marked = Marked()
         self.recording = Lenient()
         self.why: str | None = None
         self.seen: dict[int, Seen] = {}
-        self._fresh: dict[int, Any] = {}  # what it made, kept so that no place is given to others
+        self._fresh: dict[int, Any] = {id(x): x for x in given}  # what it made, kept so that no place is given to others
         self.cleared: dict[int, int] = {}  # tensors whose gradient was set to None, by identity: how many steps were recorded by then
         self.passes = False  # whether it passed over the tape
         self.accumulates = False  # whether gradients were added to leaves
+        self._gradients: dict[int, Seen] = {}  # of leaves, from before: who reads one finds the leaf's at each call
+        self._aside = 0  # steps that are recorded for the numbers that Python takes
 
     @property
     def off(self) -> bool:
@@ -93,8 +104,17 @@ class Knowing:
         if self._collects:
             gc.enable()
 
+    def _cleanse(self) -> None:
+        """Leaves plain numbers in what the function made, for those who look there later."""
+        for x in list(self._fresh.values()) if self.effects.numbers else ():
+            if type(x) in CONTAINERS - {set} or type(x) in DICTS:
+                cleanse(x)
+            elif type(getattr(x, "__dict__", None)) is dict:
+                cleanse(x.__dict__)
+
     def release(self) -> None:
         """Lets go of what the function made."""
+        self._cleanse()
         self._fresh.clear()
         self._tensors = []
         self._since.release()
@@ -103,7 +123,7 @@ class Knowing:
         self._check()
         if modes() != self._modes:
             self.taint("it changes how operations are carried out")
-        for s in self.seen.values():
+        for s in (*self.seen.values(), *self._gradients.values()):
             t = s.tensor
             if t.meta is not s.meta or t.store is not s.store or t.ptr != s.ptr or t.node is not s.node or (
                     t.node is not None and t.node[tape.EXTRA] is not None):
@@ -121,6 +141,7 @@ class Knowing:
             while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__):
                 frame = frame.f_back
             self.why = why if frame is None else f"{why} (at {frame.f_code.co_filename}:{frame.f_lineno})"
+            self._cleanse()
             self.marked.release()
             self.recording.close()
             self.release()
@@ -142,7 +163,17 @@ class Knowing:
             if type(x) in (dict, set) and not all(map(hashed, x)):
                 self.taint("it hashes an object")
             self._fresh[id(x)] = x
+        elif type(x) in (list, dict):
+            cleanse(x)
         return x
+
+    def is_own(self, x: Any) -> bool:
+        """Whether the run made it, so that it may be changed unseen."""
+        return id(x) in self._fresh and id(x) not in self._handed
+
+    def is_handed(self, x: Any) -> bool:
+        """Whether it is a container in which the function is given tensors."""
+        return id(x) in self._handed
 
     def is_old(self, t: Tensor) -> bool:
         """Whether a tensor lived before the run."""
@@ -160,7 +191,7 @@ class Knowing:
 
     def tensor(self, t: Tensor) -> None:
         """A tensor that an operation is given."""
-        if id(t) not in self._old or id(t) in self.seen or id(t) in self._operands or self.off:
+        if id(t) not in self._old or id(t) in self.seen or id(t) in self._operands or id(t) in self._gradients or self.off:
             return
         if not t.meta.plain or t.meta.device.type != "cpu" or not type(t).__module__.startswith(PACKAGE):
             self.taint(f"it uses a {type(t).__name__} on {t.meta.device}")
@@ -179,7 +210,12 @@ class Knowing:
         if id(t) in self._operands:
             self.taint("it looks at the gradient of an argument")
         elif id(t) in self.seen:
-            self.seen[id(t)].asked = True
+            s = self.seen[id(t)]
+            s.asked = True
+            g = s.grad
+            if g is not None and t.node is not None and t.node[tape.GRAD] is g and id(g) not in self.seen and lends(g):
+                self._gradients[id(g)] = Seen(g)
+                self.marked.mark(g.store)
             if t.node is None:
                 self.guards.attribute(t, "grad", t.grad)
 
@@ -187,6 +223,7 @@ class Knowing:
         """All that is in a container is looked at."""
         if self.is_fresh(x) or self.off:
             return
+        self._unchanged(x)
         if type(x) is list:
             self.guards.elements(x)
         elif isinstance(x, dict) and (type(x).__iter__ is dict.__iter__ or type(x) in DICTS):
@@ -194,9 +231,16 @@ class Knowing:
         elif type(x) not in ATOMS and type(x) not in PACKED:
             self.taint(f"it looks through a {type(x).__name__}")
 
+    def _unchanged(self, x: Any) -> None:
+        """A look at a container that lived before: not at what the run put there."""
+        if (id(x), None) in self.guards.touched:
+            self.taint("it looks through what it has changed")
+
     def atoms(self, x: Any, deep: bool = True) -> bool:
-        """Whether it is made of numbers, texts and the like only; lists that may change are guarded."""
-        if type(x) in ATOMS or isinstance(x, type):
+        """Whether it is made of numbers, texts and the like only; lists that may change are guarded, and numbers that are others at each call become
+        conditions."""
+        settled(x)
+        if type(x) in ATOMS or isinstance(x, type) or type(x) in LATER:
             return True
         if type(x) in PACKED or (isinstance(x, tuple) and type(x).__eq__ is tuple.__eq__):
             return type(x) in (range, slice) or all(map(self.atoms, x))
@@ -204,6 +248,25 @@ class Knowing:
             self.whole(x)
             return all(map(self.atoms, x))
         return False
+
+    def done(self) -> int:
+        """How much work the function has asked of its devices so far."""
+        return len(self.recording.steps) - self._aside
+
+    def took(self, t: Tensor, found: Any, before: int, convert: str = "{}") -> Any:
+        """A tensor's element that Python took, when so many steps were recorded, as a number that is another one at each call."""
+        steps = self.recording.steps
+        if self.off or type(found) not in (int, float) or len(steps) != before + 1 or type(steps[-1]) is not capture.Read:
+            return found
+        read = steps[-1]
+        token = mode._grad.set(False)
+        try:
+            copy = alias(t, t.meta, t.ptr).clone()
+        finally:
+            mode._grad.reset(token)
+        self._aside += len(steps) - before
+        self._check()
+        return found if self.off else self.effects.item(found, copy, read, convert)
 
     def _argument(self, x: Any) -> None:
         """What an operation is given."""
@@ -225,6 +288,12 @@ class Knowing:
             self.taint(f"it gives a {type(x).__name__} to an operation")
 
 
+def lends(g: Any) -> bool:
+    """Whether a leaf's gradient may be read and written at each call wherever it lies then: nobody else has its memory, and nothing was recorded of it."""
+    return (type(g) is Tensor and g.meta.plain and g.meta.device.type == "cpu" and g.node is None and g.base is None and g.store.free is not NO_FREE
+            and g.__dict__.keys() <= NOTES and id(g.store) not in tape.lent)
+
+
 def static(t: Any, name: str) -> Any:
     """What a class has under a name, as it stands there."""
     for c in t.__mro__:
@@ -242,4 +311,5 @@ def hashed(x: Any) -> bool:
     """Whether hashing and comparing it runs none of the program's Python."""
     if type(x) is tuple:
         return all(map(hashed, x))
-    return type(x) in ATOMS or isinstance(x, (Tensor, Storage)) or (type(x).__hash__ is OBJECT.__hash__ and type(x).__eq__ is OBJECT.__eq__)
+    settled(x)
+    return type(x) in ATOMS or type(x) in LATER or isinstance(x, (Tensor, Storage)) or (type(x).__hash__ is OBJECT.__hash__ and type(x).__eq__ is OBJECT.__eq__)

@@ -19,6 +19,7 @@ from . import instrument
 from .calls import CONTEXTS, Calls
 from .guards import ABSENT
 from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, PACKAGE, PACKED, hashed, of_package, static
+from .later_numbers import LATER, cleanse, compared, number, plain, reckoned, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,18 +28,26 @@ _ATTRIBUTES = {"shape", "dtype", "device", "ndim", "is_cuda", "is_cpu", "is_spar
                "H", "mT", "mH", "real", "imag", "data", "meta"}
 _PART: Any = type(namedtuple("_", "part").part)  # type: ignore[attr-defined]
 _LOAD: Any = ModuleType.__getattribute__
+_FEW = 64  # keywords
 _TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}  # what Python asks of the second operand
 
 
 class Run(Calls):
-    """A ``with`` block in which a function is called by `callee`.
-
-    operands: the tensors that it is given, which are others at each call.  why: why nothing is learned any more (None as long as it is).
-    """
+    """A ``with`` block in which a function is called by `callee`; its arguments are those of `Knowing`."""
 
     # loads ---------------------------------------------------------------------------------------------------------------
+    def loaded(self, x: Any) -> Any:
+        """A name's value: no number is told from others once nothing is learned any more."""
+        if self.off and self.effects.numbers:
+            if type(x) is dict and len(x) <= _FEW:  # keywords
+                cleanse(x)
+            return plain(x)
+        return x
+
     def attribute(self, o: Any, name: str) -> Any:
         """``o.name``."""
+        if type(o) in LATER:
+            o = settled(o)
         if self.off:
             return getattr(o, name)
         t = type(o)
@@ -135,15 +144,13 @@ class Run(Calls):
             if of_class.fget is None:
                 return getattr(o, name)
             return self.callee(of_class.fget)(o)
-        if kind is MemberDescriptorType:
+        if kind is MemberDescriptorType:  # such a place is not changed by the run
             found = getattr(o, name)
             if not self.is_fresh(o):
                 g.attribute(o, name, found)
             return found
         if space is not None and name in space:
-            if not self.is_fresh(o):
-                g.part(space, name, space[name])
-            return space[name]
+            return space[name] if self.is_fresh(o) else self._part(space, name)
         if space is not None and not self.is_fresh(o):
             g.part(space, name, ABSENT)
         if of_class is not ABSENT:
@@ -156,8 +163,16 @@ class Run(Calls):
             self.taint(f"it loads {name} of a {t.__name__}")
         return getattr(o, name)
 
+    def _part(self, d: Any, key: Any) -> Any:
+        """What a dict that lived before has under a key."""
+        known, found = self.effects.part(d, key)
+        if not known:
+            self.guards.part(d, key, found)
+        return found
+
     def item(self, o: Any, key: Any) -> Any:
         """``o[key]``."""
+        key = settled(key)
         if self.off:
             return o[key]
         if isinstance(o, Tensor):
@@ -168,6 +183,7 @@ class Run(Calls):
                 self.taint("its index is an object")
         elif t is list:
             if type(key) is int and not self.is_fresh(o) and -len(o) <= key < len(o):
+                self._unchanged(o)
                 self.guards.element(o, key)
             else:
                 self.whole(o)
@@ -175,12 +191,12 @@ class Run(Calls):
                 if type(key) is slice:
                     return self.fresh(o[key])
         elif isinstance(o, dict) and static(t, "__getitem__") is static(dict, "__getitem__") and (key in o if hashed(key) else False):
-            if not self.is_fresh(o):
-                self.guards.part(o, key, o[key])
+            return o[key] if self.is_fresh(o) else self._part(o, key)
         else:
             found = static(t, "__getitem__")
-            if type(found) is FunctionType and not self.is_fresh(o):
-                self.guards.shape(o, o.__dict__ if static(t, "__dict__") is not ABSENT else None)
+            if type(found) is FunctionType:
+                if not self.is_fresh(o):
+                    self.guards.shape(o, o.__dict__ if static(t, "__dict__") is not ABSENT else None)
                 self.guards.attribute(t, "__getitem__", found)
                 return self.callee(found)(o, key)
             self.taint(f"it takes an item of a {t.__name__}")
@@ -197,6 +213,9 @@ class Run(Calls):
         t = type(o)
         if isinstance(o, Tensor):
             return self._new(iter(self.leaf(self.special(o, "__iter__"), o)))
+        if type(own := static(t, "__iter__")) is FunctionType and self.is_fresh(o):
+            self.guards.attribute(t, "__iter__", own)
+            return self.iterable(self.callee(own)(o), parts)
         if t in ATOMS or t in PACKED or isinstance(o, tuple):
             pass
         elif self.is_fresh(o) or (t is GeneratorType and o.gi_frame is not None and o.gi_frame.f_locals.get(instrument.NAME) is self):
@@ -229,12 +248,14 @@ class Run(Calls):
         """``a + b`` and its like; ``a += b``."""
         f: Callable[[Any, Any], Any] = getattr(operator, name)
         if self.off:
-            return f(a, b)
+            return f(plain(a), plain(b))
         if isinstance(a, Tensor) or isinstance(b, Tensor):
             self._operator(name, a, b)
             return self.leaf(f, a, b)
+        if type(a) in LATER or type(b) in LATER:
+            return self._reckoned(name, f, a, b)
         if type(a) is list or type(b) is list:
-            if name[0] == "i" and not self.is_fresh(a):
+            if name[0] == "i" and not self.is_own(a):
                 self.taint("it changes a list")
             for x in (a, b):
                 self.whole(x)
@@ -242,6 +263,18 @@ class Run(Calls):
         if not (self.atoms(a) and self.atoms(b)):
             if not (isinstance(a, tuple) and isinstance(b, tuple) and name == "add"):
                 self.taint(f"it calls {name} on a {type(a).__name__} and a {type(b).__name__}")
+        return f(plain(a), plain(b))
+
+    def _reckoned(self, name: str, f: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        """What is reckoned with a number that is another one at each call."""
+        plainly = name[1:] if name[0] == "i" and name != "invert" else name
+        how, raises = reckoned(plainly, f, a, b, self.guards)
+        if how is None:
+            return f(settled(a), settled(b)) if self.atoms(a) and self.atoms(b) else self._unknown(name, f, plain(a), plain(b))
+        return self.effects.worked(how, self.done()) if raises else number(how)
+
+    def _unknown(self, name: str, f: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        self.taint(f"it calls {name} on a {type(a).__name__} and a {type(b).__name__}")
         return f(a, b)
 
     def _operator(self, name: str, a: Any, b: Any) -> None:
@@ -254,36 +287,46 @@ class Run(Calls):
         """``-a`` and its like."""
         f = getattr(operator, name)
         if self.off:
-            return f(a)
+            return f(plain(a))
         if isinstance(a, Tensor):
             self.special(a, f"__{name.rstrip('_')}__")
             return self.leaf(f, a)
+        if type(a) in LATER and name == "neg":
+            return self._reckoned("mul", operator.mul, a, -1)
+        a = settled(a)
         if type(a) not in NUMBERS:
             self.taint(f"it calls {name} on a {type(a).__name__}")
         return f(a)
 
     def compare(self, name: str, a: Any, b: Any) -> Any:
         """``a < b``, ``a in b`` and their like."""
+        if name in ("Is", "IsNot"):
+            return (settled(a) is settled(b)) is (name == "Is")
         if name in ("in", "not in"):
             if not self.off:
                 self._looked_for(a, b)
+            a, b = plain(a), plain(b)
             return (a in b) if name == "in" else (a not in b)
         f = getattr(operator, name)
         if self.off:
-            return f(a, b)
+            return f(plain(a), plain(b))
         if isinstance(a, Tensor) or isinstance(b, Tensor):
             for x in (a, b):
                 self.special(x, f"__{name}__", f"__{_TURNED[name]}__")
             return self.leaf(f, a, b)
+        if (type(a) in LATER or type(b) in LATER) and (text := compared(name, a, b, self.guards)) is not None:
+            made = f(plain(a), plain(b))
+            self.guards.line(("compared", text), f"{text} is {made}")
+            return made
         if not (self.atoms(a) and self.atoms(b)):
             self.taint(f"it compares a {type(a).__name__} and a {type(b).__name__}")
-        return f(a, b)
+        return f(plain(a), plain(b))
 
     def chain(self, a: Any, *rest: Any) -> Any:
         """``a < b < c``.  rest: the name of each comparison, and what gives its second operand."""
         for k in range(0, len(rest), 2):
             name, b = rest[k], rest[k + 1]()
-            found = a is b if name == "Is" else a is not b if name == "IsNot" else self.compare(name, a, b)
+            found = self.compare(name, a, b)
             if k + 2 == len(rest) or not self.tested(found):
                 break
             a = b
@@ -305,7 +348,7 @@ class Run(Calls):
 
     def _looked_for(self, a: Any, b: Any) -> None:
         if isinstance(b, dict) and static(type(b), "__contains__") is static(dict, "__contains__") and hashed(a):
-            if not self.is_fresh(b):
+            if not self.is_fresh(b) and (a in b) is not ((id(b), a) in self.guards.touched):  # what it set was there before
                 self.guards.part(b, a, b.get(a, ABSENT))
         elif self.is_fresh(b) and type(b) is set and hashed(a):
             pass
@@ -314,6 +357,11 @@ class Run(Calls):
 
     def tested(self, x: Any) -> Any:
         """What is taken for true or false."""
+        if type(x) in LATER:
+            if not self.off and x.how.early:
+                self.guards.line(("compared", x.how.text), f"bool({x.how.text}) is {plain(x) != 0}")
+                return plain(x)
+            return settled(x)
         if self.off or type(x) in ATOMS or type(x) in PACKED or isinstance(x, (tuple, Tensor, type, FunctionType, MethodType, ModuleType)):
             if isinstance(x, Tensor) and not self.off:
                 self.special(x, "__bool__")
@@ -321,6 +369,7 @@ class Run(Calls):
             return x
         if type(x) is list or (isinstance(x, dict) and type(x).__module__ in ("builtins", "collections")):
             if not self.is_fresh(x):
+                self._unchanged(x)
                 self.guards.empty(x)
         elif static(type(x), "__bool__") is ABSENT and static(type(x), "__len__") is ABSENT:
             for name in ("__bool__", "__len__"):
@@ -333,7 +382,7 @@ class Run(Calls):
         """What becomes text."""
         if not self.off and not self.atoms(x):
             self.taint("it formats an object")
-        return x
+        return plain(x)
 
     def context(self, x: Any) -> Any:
         """What a ``with`` block enters."""
@@ -345,10 +394,13 @@ class Run(Calls):
     def store(self, kind: str, value: Any, o: Any, key: Any) -> None:
         """``o.key = value`` or ``o[key] = value``."""
         found = static(type(o), "__setattr__")
+        key = settled(key)
+        if self.off:
+            value = plain(value)
         if kind == "item":
             if not self.off:
                 self._stored(kind, value, o, key)
-            o[key] = value
+            o[key] = value if self.is_own(o) else plain(value)
         elif self.off or isinstance(o, Tensor) or found is static(object, "__setattr__"):
             self.plainly(o, key, value)
             return
@@ -366,6 +418,7 @@ class Run(Calls):
         """What `object` does to set an attribute; of tensors, what they do."""
         if not self.off:
             self._stored("attribute", value, o, key)
+        value = value if self.is_own(o) else plain(value)
         setattr(o, key, value) if isinstance(o, Tensor) else object.__setattr__(o, key, value)
         self._check()
 
@@ -383,21 +436,43 @@ class Run(Calls):
                     self.cleared.setdefault(id(o), len(self.recording.steps))
             else:
                 self.taint(f"it sets {key} of a tensor")
+        elif self.is_handed(o):
+            self.taint(f"it changes a {type(o).__name__} that it is given")
         elif not self.is_fresh(o):
-            space = getattr(o, "__dict__", None)
-            if kind == "attribute" and type(space) is dict and space.get(key, ABSENT) is value and (
-                    static(type(o), key) is ABSENT or not hasattr(type(static(type(o), key)), "__set__")):
+            space = self._space(kind, o, key)
+            if space is None or key not in space:
+                self.taint(f"it changes a {type(o).__name__}")
+                return
+            if kind == "attribute":
+                of_class = static(type(o), key)
                 self.guards.shape(o, space)
+                self.guards.lacks(type(o), key) if of_class is ABSENT else self.guards.attribute(type(o), key, getattr(type(o), key))
+            if space[key] is value and (id(space), key) not in self.guards.touched:
                 self.guards.part(space, key, value)  # it is that already
             else:
-                self.taint(f"it changes a {type(o).__name__}")
+                if (id(space), key) not in self.guards.touched:
+                    self.guards.line(("there", id(space), key), f"{self.guards.key(key)} in {self.guards.name(space)}")
+                self.effects.set(space, key, value, self.done())
         elif kind == "attribute" and hasattr(type(static(type(o), key)), "__set__") and type(static(type(o), key)) is not MemberDescriptorType:
             self.taint(f"it sets {key} of a {type(o).__name__}")
         elif kind == "item" and (type(o) not in (list, dict, *DICTS) or not (hashed(key) or type(key) is slice)):
             self.taint(f"it sets an item of a {type(o).__name__}")
 
+    def _space(self, kind: str, o: Any, key: Any) -> Any:
+        """The dict in which an object that lived before keeps what is set; None where that is not known."""
+        if kind == "item":
+            return o if (type(o) is dict or type(o) in DICTS) and hashed(key) else None
+        if isinstance(o, (type, ModuleType, FunctionType, MethodType)) or static(type(o), "__getattribute__") is not static(object, "__getattribute__"):
+            return None  # what is set there is read in other ways
+        space = getattr(o, "__dict__", None)
+        of_class = static(type(o), key)
+        return space if type(space) is dict and (of_class is ABSENT or not hasattr(type(of_class), "__set__")) else None
+
     def place(self, kind: str, o: Any, key: Any) -> tuple[Any, ...]:
         """Where something is added to, and what is there."""
+        key = settled(key)
+        if not self.off and not isinstance(o, Tensor) and not self.is_fresh(o) and (space := self._space(kind, o, key)) is not None:
+            self.effects.moved.add((id(space), key))
         return kind, o, key, self.attribute(o, key) if kind == "attribute" else self.item(o, key)
 
     def augment(self, where: tuple[Any, ...], name: str, value: Any) -> None:

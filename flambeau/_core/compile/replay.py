@@ -101,7 +101,11 @@ class Planned:
             block = cpu_memory.whole(address)
             if block is None:
                 raise Refused(f"a launch is given an address of memory that nobody is known to own ({self._names(address)})")
-            own[block[0]] = block[1]
+            found = after.within(*block)
+            if found is None or id(found) not in self.fresh:
+                own[block[0]] = block[1]
+            else:  # what was there before lay elsewhere in the block
+                wanted[address] = found
         for start, size in own.items():
             if not cpu_memory.claim(start, size):
                 raise Refused(f"another thread uses memory that the step gave back ({self._names(start)})")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 class Leaf:
@@ -19,17 +19,18 @@ class Leaf:
         self.number = number
 
 
-def taken(x: Any, tensors: list[Tensor]) -> Any:
-    """The tree with a `Leaf` for each tensor, which is added to `tensors`. Raises TypeError for an object that may hold tensors unseen."""
-    if isinstance(x, Tensor):
+def taken(x: Any, tensors: list[Any], more: Collection[type] = ()) -> Any:
+    """The tree with a `Leaf` for each tensor, or object of these classes too, which is added to `tensors`. Raises TypeError for an object that may hold
+    tensors unseen."""
+    if isinstance(x, Tensor) or type(x) in more:
         tensors.append(x)
         return Leaf(len(tensors) - 1)
     if type(x) in (tuple, list):
-        return type(x)([taken(part, tensors) for part in x])
+        return type(x)([taken(part, tensors, more) for part in x])
     if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*[taken(part, tensors) for part in x])
+        return type(x)(*[taken(part, tensors, more) for part in x])
     if type(x) is dict:
-        return {key: taken(part, tensors) for key, part in x.items()}
+        return {key: taken(part, tensors, more) for key, part in x.items()}
     if isinstance(x, (tuple, list, dict, set)):
         raise TypeError(f"a {type(x).__name__} is neither a tuple, a list nor a dict, and may hold tensors")
     return x

@@ -416,7 +416,7 @@ def test_what_is_not_known_is_left_to_python(capsys: pytest.CaptureFixture[str])
         return x * 2
 
     def counts(x: Any) -> Any:
-        counted.append(1)
+        counted.insert(0, 1)
         return x * 2
 
     def looks(x: Any) -> Any:
@@ -424,7 +424,7 @@ def test_what_is_not_known_is_left_to_python(capsys: pytest.CaptureFixture[str])
 
     def reads(x: Any) -> Any:
         w.x.add_(1.0)  # what comes behind a change cannot be a condition
-        return w.x.sum().item()
+        return x * w.x.sum().item()
 
     def clocks(x: Any) -> Any:
         return x * (time.time() > 0)
@@ -433,7 +433,7 @@ def test_what_is_not_known_is_left_to_python(capsys: pytest.CaptureFixture[str])
         return w.numbers
 
     def sets(x: Any) -> Any:
-        w.options["add"] = 3.0
+        w.options[f"add {len(w.options)}"] = 3.0
         return x + 1
 
     def warns(x: Any) -> Any:
@@ -449,8 +449,8 @@ def test_what_is_not_known_is_left_to_python(capsys: pytest.CaptureFixture[str])
     def identity(x: Any) -> Any:
         return x * (id(x * 2) > 0)
     x = torch.ones(3)
-    for f, why in ((prints, "print"), (counts, "append"), (looks, "values"), (reads, "changed something"), (clocks, "time"),
-                   (gives, "lives on"), (sets, "changes a dict"), (numpys, "numpy|values|NumPy"), (address, "data_ptr"), (identity, "id of")):
+    for f, why in ((prints, "print"), (counts, "insert"), (looks, "values"), (reads, "changed something|leaves memory"), (clocks, "time"),
+                   (gives, "lives on"), (sets, "changes a dict|looks through"), (numpys, "numpy|values|NumPy"), (address, "data_ptr"), (identity, "id of")):
         assert re.search(why, left_to_python(f, x)), f
     assert capsys.readouterr().out == "called\n" * 6
     assert len(counted) == 6

@@ -85,7 +85,7 @@ def test_a_compiled_function_says_why_calls_were_left_to_python() -> None:
     seen: list[int] = []
 
     def f(x: Any) -> Any:
-        seen.append(1)
+        seen.insert(0, 1)
         return x * 2 + 1
     g = torch.compile(f)
     x = torch.ones(3)
@@ -93,7 +93,7 @@ def test_a_compiled_function_says_why_calls_were_left_to_python() -> None:
         g(x)
     found = torch.explain(g)(x)
     (why,) = found.breaks
-    assert "list.append" in why
+    assert "list.insert" in why
     assert __file__ in why
     assert found.breaks[why] == 3
     assert "left to Python by compile" in str(found)

@@ -34,6 +34,8 @@ class Through:
             return slice(*args)
         if kind in ("binary", "unary"):
             return getattr(operator, args[0])(*args[1:])
+        if kind == "compare" and args[0] in ("Is", "IsNot"):
+            return (args[1] is args[2]) is (args[0] == "Is")
         if kind == "compare":
             return args[1] in args[2] if args[0] == "in" else args[1] not in args[2] if args[0] == "not in" else getattr(operator, args[0])(*args[1:])
         if kind == "place":
@@ -48,7 +50,7 @@ class Through:
             made: Any = True
             for name, later in zip(rest[::2], rest[1::2], strict=True):
                 b = later()
-                made = a is b if name == "Is" else self.do("compare", name, a, b)
+                made = self.do("compare", name, a, b)
                 if not made:
                     break
                 a = b

@@ -67,7 +67,7 @@ def test_what_is_old_and_what_is_new() -> None:
 
     def f() -> Any:
         new = old * 2
-        found.append(new)
+        found.insert(0, new)
         return [new]
     run = Run([])
     with run:
@@ -75,7 +75,7 @@ def test_what_is_old_and_what_is_new() -> None:
         assert run.is_old(old)
         assert not run.is_old(made[0])
         assert run.is_fresh(made) is False  # a list that lived before was changed, so nothing is known any more
-    assert "append" in str(run.why)
+    assert "insert" in str(run.why)
     run = Run([])
     with run:
         kept = run.fresh([1, 2])

@@ -98,7 +98,7 @@ BITS: Any = {1, 2}
     (lambda x: [s + 1 for s in STEPS], "iterates over a list_iterator"),
     (lambda x: [b + 1 for b in BITS], "looks through|iterates over a set"),
     (lambda x: LIST.append(LIST.pop()), "list.(append|pop)"),
-    (lambda x: setattr(POINT, "x", 4.0), "changes a Point"),
+    (lambda x: setattr(POINT, "other", 4.0), "changes a Point"),
     (lambda x: x.expand(3).contiguous().tolist(), "values"),
     (lambda x: 1 if x.expand(4).numpy()[0] > 0 else 2, "values|NumPy"),
     (lambda x: x.grad, "gradient of an argument"),
