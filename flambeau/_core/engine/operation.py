@@ -21,7 +21,7 @@ from ..kernels.cache import preparing
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
-from . import data, dense, fields, fronts, general, interpreters
+from . import data, dense, fields, fronts, general, interpreters, outs
 from .fronts import (
     BUFFER,
     CONSTANT,
@@ -211,7 +211,7 @@ class Operation:
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
+                 "key_of", "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
@@ -221,6 +221,7 @@ class Operation:
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
+        self.key_of: Callable[[Values], Any] | None = None  # the keys of calls with `out=` that are known by what they were given
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
         self._learns = learns
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
@@ -262,10 +263,11 @@ class Operation:
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
         own_view = self.name in fields.of("own_view")
-        outs = hasattr(self.out, "plan")
-        if outs:
+        plans_out = hasattr(self.out, "plan")
+        if plans_out or getattr(self.out, "copies", False):
             caches.cache(self.env, "outs")  # calls with `out=` by its layout and the others
-        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view, outs=outs)
+            self.key_of = None if plans_out else fronts.key_of(s)
+        code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view, outs=plans_out)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
             for name in ("kinds", "fresh"):  # of calls for which the body gave a plan; the keys of those that were made by a kind
@@ -432,6 +434,16 @@ class Operation:
     def into(self, out: Any, values: Values) -> Any:
         """A call with `out=`."""
         assert self.out is not None
+        key: Any = None
+        if self.key_of is not None:
+            try:
+                key = out.meta if out.__class__ is Tensor else outs.layouts(out), self.key_of(values)
+                run = self.env["outs"].get(key) if key[1] is not None else None
+            except (AttributeError, TypeError, RuntimeError, ValueError):
+                key = run = None
+            done = None if run is None else run(out, values)
+            if done is not None:
+                return done
         s = self._signature()
         named = dict(zip(s.names(), values, strict=False))
         if "device" in s.keyword:
@@ -447,12 +459,22 @@ class Operation:
                 hooks.no_out_of_duals(self.name)
         since = caches.epoch
         made = self.out(out, args, kwargs)
-        if hasattr(self.out, "plan") and made is out and all(x.meta.plain for x in (out, *values) if isinstance(x, Tensor)):
+        if self.key_of is not None:
+            self._keep_out(since, key, out, made, values)
+        elif hasattr(self.out, "plan") and made is out and all(x.meta.plain for x in (out, *values) if isinstance(x, Tensor)):
             key = self._key(values)
             run = None if key is None else self.out.plan(out, args, kwargs)
             if run is not None:
                 caches.keep_since(since, self.env["outs"], (out.meta, key), run)
         return made
+
+    def _keep_out(self, since: int, key: Any, out: Any, made: Any, values: Values) -> None:
+        """Keeps what calls with `out=` like this one do, which may have changed the layout of `out`."""
+        if key is not None and key[1] is not None and not interpreters._stack:
+            copy: Any = Tensor.copy_
+            run = outs.plan(self, self._signature(), values, out, made, copy.__operation__.started().direct)
+            if run is not None:
+                caches.keep_since(since, self.env["outs"], (outs.layouts(out), key[1]), run)
 
     def renamed(self, values: Values, other_names: dict[str, Any], out: Any = None) -> Any:
         """A call with parameters by other names than ours (NumPy's `axis`, `keepdims`, …), or with what else stands in *args as one sequence by its

@@ -172,6 +172,7 @@ def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], d
         outputs.forbid_recording(name, given, out)
         with no_recording():
             return outputs.write(name, out, function(*args, **kwargs), given)
+    write.copies = True  # type: ignore[attr-defined]
     return write
 
 
