@@ -11,7 +11,7 @@ from typing import Any
 from .._core.kernels import expr as E
 from .._core.ops.elementwise import Pointwise
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, check_options, elsewhere, together, write, zeros_for
+from .optimizer import FormulaOptimizer, alike, check_options, elsewhere, together, zeros_for
 
 
 def _gradient(p: Any, g: Any, lr: Any, decay: Any, maximize: bool, decoupled: bool | None) -> tuple[Any, Any]:
@@ -104,12 +104,6 @@ class _Moments(FormulaOptimizer):
         elif state["exp_avg"].meta.device is not p.meta.device:
             elsewhere(p, state)
 
-    def _begin(self, p: Tensor, state: dict[str, Any]) -> float:
-        """The number of this step; makes the state at the first."""
-        self._start(p, state)
-        state["step"] = step = float(state["step"]) + 1.0
-        return step
-
 
 def _numbers(group: dict[str, Any], step: float) -> tuple[tuple[float, ...], tuple[tuple[str, Any], ...]]:
     """The numbers of a group's step, and the formula's flags."""
@@ -198,6 +192,9 @@ class Adamax(_Moments):
 class NAdam(_Moments):
     """Adam with Nesterov momentum, whose momentum grows by the schedule of `momentum_decay`."""
 
+    renews = True
+    counts = ("step", "mu_product")
+
     def __init__(self, params: Any, lr: Any = 2e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
                  foreach: bool | None = None, maximize: bool = False, capturable: bool = False,
@@ -214,16 +211,20 @@ class NAdam(_Moments):
         if not state:
             state["mu_product"] = 1.0
             state.update(step=0.0, exp_avg=zeros_for(p), exp_avg_sq=zeros_for(p))
-        step = self._begin(p, state)
+        self._start(p, state)
+        alike(_nadam_formula, self._moved, group, state, memo).add((p, state["exp_avg"], state["exp_avg_sq"]), grad)
+
+    @staticmethod
+    def _moved(group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, Any]:
+        state["step"] = step = float(state["step"]) + 1.0
         beta1, beta2 = group["betas"]
         lr, decay = float(group["lr"]), group["momentum_decay"]
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (step * decay))
         after = beta1 * (1.0 - 0.5 * 0.96 ** ((step + 1) * decay))
         state["mu_product"] = product = float(state["mu_product"]) * mu
-        write(_nadam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad,
-              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), 1.0 - beta2**step,
-               lr * (1.0 - mu) / (1.0 - product), lr * after / (1.0 - product * after)),
-              (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
+        return ((lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), 1.0 - beta2**step,
+                 lr * (1.0 - mu) / (1.0 - product), lr * after / (1.0 - product * after)),
+                (("maximize", group["maximize"]), ("decoupled", _decoupled(group))))
 
     def _saved(self, state: Any) -> Any:
         from .._core import ops
@@ -235,6 +236,8 @@ class NAdam(_Moments):
 
 class RAdam(_Moments):
     """Adam whose step is rectified for the variance of its early steps, and plain momentum while that is unknown."""
+
+    renews = True
 
     def __init__(self, params: Any, lr: Any = 1e-3, betas: Any = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
@@ -248,19 +251,32 @@ class RAdam(_Moments):
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Any],
                 memo: dict[Any, Any]) -> None:
-        step = self._begin(p, state)
-        beta1, beta2 = group["betas"]
-        lr = float(group["lr"])
+        self._start(p, state)
+        alike(_radam_formula, self._moved, group, state, memo).add((p, state["exp_avg"], state["exp_avg_sq"]), grad)
+
+    @staticmethod
+    def _lengths(group: dict[str, Any], step: float) -> tuple[float, float, float]:
+        """What the variance's correction is, the longest that its memory may be, and how long it is at a step."""
+        beta2 = group["betas"][1]
         bias2 = 1.0 - beta2**step
         longest = 2.0 / (1.0 - beta2) - 1.0
-        length = longest - 2.0 * step * beta2**step / bias2
+        return bias2, longest, longest - 2.0 * step * beta2**step / bias2
+
+    @staticmethod
+    def kind(group: dict[str, Any], step: float) -> bool:
+        """Whether the variance is known at a step."""
+        return RAdam._lengths(group, step)[2] > 5.0
+
+    @staticmethod
+    def _moved(group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, Any]:
+        state["step"] = step = float(state["step"]) + 1.0
+        beta1, beta2 = group["betas"]
+        lr = float(group["lr"])
+        bias2, longest, length = RAdam._lengths(group, step)
         adaptive = length > 5.0
         rectified = 0.0
         if adaptive:
             ratio = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
             rectified = math.sqrt(ratio * bias2)
-        write(_radam_formula, (p, state["exp_avg"], state["exp_avg_sq"]), grad,
-              (lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]),
-               lr / (1.0 - beta1**step),
-               rectified),
-              (("maximize", group["maximize"]), ("decoupled", _decoupled(group)), ("adaptive", adaptive)))
+        return ((lr, float(group["weight_decay"]), 1.0 - beta1, 1.0 - beta2, float(group["eps"]), lr / (1.0 - beta1**step), rectified),
+                (("maximize", group["maximize"]), ("decoupled", _decoupled(group)), ("adaptive", adaptive)))

@@ -342,9 +342,12 @@ class Optimizer:
 
 class FormulaOptimizer(Optimizer):
     """An optimizer whose `_update` runs a formula for one parameter.  `renews`: it tells a capture how its numbers are worked out anew
-    (`Updates.renewed`)."""
+    (`Updates.renewed`).  `counts`: the numbers of a parameter's state, which a step moves on.  `kind`: what of the formula follows from the number of the
+    step, where anything does: ``kind(group, step)``."""
 
     renews = False
+    counts: tuple[str, ...] = ("step",)
+    kind: Callable[[dict[str, Any], float], Any] | None = None
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient; `closure`, if given, computes the loss again first."""
@@ -410,7 +413,7 @@ class FormulaOptimizer(Optimizer):
             g.part(group, "params", group["params"])
             if not g.options({k: v for k, v in group.items() if k != "params"}, group, ("lr",)):
                 return "an option of the optimizer is an object"
-            steps: dict[float, dict[str, Any]] = {}  # the first state of each number of steps
+            steps: dict[Any, dict[str, Any]] = {}  # the first state of each number of steps
             for p in group["params"]:
                 run.gradient(p)
                 state = self.state.get(p)
@@ -424,10 +427,16 @@ class FormulaOptimizer(Optimizer):
                     if isinstance(value, Tensor):
                         run.tensor(value)
                         g.part(state, key, value)
-                    elif key != "step" or type(value) is not float:
+                    elif key not in self.counts or type(value) is not float:
                         return f"the optimizer's state has a {type(value).__name__}"
-                    elif steps.setdefault(value, state) is not state:
-                        g.line(("step", id(state)), f"{g.name(state)}['step'] == {g.name(steps[value])}['step']")
+                found = {k: v for k, v in state.items() if k in self.counts}
+                first = steps.setdefault(tuple(found.items()), state)
+                if first is not state:
+                    g.line(("step", id(state)), " and ".join([f"{g.name(state)}[{k!r}] == {g.name(first)}[{k!r}]" for k in found]) or "True")
+                elif self.kind is not None and "step" in state:
+                    g.attribute(type(self), "kind", self.kind)
+                    now = self.kind(group, state["step"] + 1.0)
+                    g.line(("kind", id(state)), f"{g.name(self.kind)}({g.name(group)}, {g.name(state)}['step'] + 1.0) == {g.name(now)}")
         return None
 
     step.__reads__ = _reads  # type: ignore[attr-defined]
@@ -603,6 +612,24 @@ def together(formula: Pointwise, numbers: Callable[[dict[str, Any], float], tupl
     if updates is None:
         updates = memo[step] = Updates(formula, *numbers(group, step), memo, partial(_again, numbers, group) if capture.active else None)
         updates.gathers = gathers or bool(capture.active)
+    if capture.active:
+        updates.states.append(state)
+    return updates
+
+
+def _each(moved: Callable[[dict[str, Any], dict[str, Any]], tuple[Any, Any]], group: dict[str, Any], states: list[dict[str, Any]]) -> tuple[Any, Any]:
+    return [moved(group, state) for state in states][0]
+
+
+def alike(formula: Pointwise, moved: Callable[[dict[str, Any], dict[str, Any]], tuple[Any, Any]], group: dict[str, Any], state: dict[str, Any],
+          memo: dict[Any, Any]) -> Updates:
+    """`together` of optimizers that count more than steps.  moved: moves a state on, and gives the formula's numbers and `consts`."""
+    numbers, consts = moved(group, state)
+    key = numbers, consts, *[v for v in state.values() if type(v) is float]
+    updates: Updates | None = memo.get(key)
+    if updates is None:
+        updates = memo[key] = Updates(formula, numbers, consts, memo, partial(_each, moved, group) if capture.active else None)
+        updates.gathers = bool(capture.active)
     if capture.active:
         updates.states.append(state)
     return updates

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._core.ops.elementwise import Pointwise
 from .._core.tensor import Tensor
-from .optimizer import FormulaOptimizer, Updates, check_options, elsewhere, required, write, zeros_for
+from .optimizer import FormulaOptimizer, Updates, alike, check_options, elsewhere, required, zeros_for
 
 
 def _plain(p: Any, g: Any, lr: Any, decay: Any, *, decayed: bool, maximize: bool) -> Any:
@@ -102,6 +102,9 @@ _asgd = Pointwise("asgd", _averaged, 3)
 class ASGD(FormulaOptimizer):
     """SGD with eta = lr / (1 + lambd lr t)^alpha whose average over the steps after t0 is state "ax"."""
 
+    renews = True
+    counts = ("step", "eta", "mu")
+
     def __init__(self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
                  weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False,
                  differentiable: bool = False, capturable: bool = False) -> None:
@@ -117,9 +120,12 @@ class ASGD(FormulaOptimizer):
             state.update(step=0.0, eta=lr, mu=1.0, ax=zeros_for(p))
         elif state["ax"].meta.device is not p.meta.device:
             elsewhere(p, state)
+        alike(_asgd, self._moved, group, state, memo).add((p, state["ax"]), grad)
+
+    @staticmethod
+    def _moved(group: dict[str, Any], state: dict[str, Any]) -> tuple[Any, Any]:
+        lr, eta, mu = float(group["lr"]), float(state["eta"]), float(state["mu"])
         state["step"] = step = state["step"] + 1.0
-        eta, mu = float(state["eta"]), float(state["mu"])
-        write(_asgd, (p, state["ax"]), grad, (eta, float(group["weight_decay"]), float(group["lambd"]), mu),
-              (("maximize", group["maximize"]),))
         state["eta"] = lr / (1.0 + group["lambd"] * lr * step) ** group["alpha"]
         state["mu"] = 1.0 / max(1.0, step - group["t0"])
+        return (eta, float(group["weight_decay"]), float(group["lambd"]), mu), (("maximize", group["maximize"]),)
