@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import math
 import operator
 from collections import OrderedDict
@@ -36,6 +37,19 @@ _OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sort
 _ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, operator.index, *[
     f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
 _FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super, mode.DecoratorContextManager.clone}
+
+
+def _only_keeps(c: type, init: FunctionType) -> bool:
+    """Whether a class is a dataclass whose `__init__` is the one that was made for it, and only sets the attributes that it is given."""
+    if "__dataclass_fields__" not in c.__dict__ or hasattr(c, "__post_init__") or static(c, "__setattr__") is not OBJECT.__setattr__ or init.__closure__:
+        return False
+    fields = dataclasses.fields(c)
+    if len(fields) != len(c.__dict__["__dataclass_fields__"]) or any(
+            not f.init or f.kw_only or f.default_factory is not dataclasses.MISSING or hasattr(static(c, f.name), "__set__") for f in fields):
+        return False
+    like: Any = dataclasses.make_dataclass("Like", [f.name if f.default is dataclasses.MISSING else (f.name, OBJECT, dataclasses.field(default=None))
+                                                    for f in fields])
+    return all(getattr(init.__code__, name) == getattr(like.__init__.__code__, name) for name in ("co_code", "co_names", "co_varnames", "co_consts"))
 
 
 class Calls(Knowing):
@@ -390,6 +404,11 @@ class Calls(Knowing):
         init = static(c, "__init__")
         if type(c) is type and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and not c.__module__.startswith(PACKAGE):
             self.guards.attribute(c, "__init__", init)
+            if _only_keeps(c, init):  # of a dataclass: its text is nowhere, and known
+                for name in ("__defaults__", "__kwdefaults__"):
+                    self.guards.attribute(init, name, getattr(init, name))
+                self.guards.lacks(c, "__setattr__")
+                return partial(self._made_of, c, init)
             inner = self.callee(init)
             if not self.off:
                 return partial(self._made_of, c, inner)

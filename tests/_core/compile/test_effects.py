@@ -40,6 +40,27 @@ class Meter:
         self.average = self.total / self.count
 
 
+@dataclass
+class Output:
+    loss: Any
+    logits: Any = None
+    hidden: Any = None
+    scale: float = 1.0
+
+
+@dataclass
+class Own:
+    """An `__init__` of a program's own, which a dataclass leaves."""
+
+    loss: Any
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss * SCALE[0]
+
+
+SCALE = [2.0]
+
+
 class Slotted:
     __slots__ = ("count",)
 
@@ -229,6 +250,16 @@ def kept(w: World, x: Any, y: Any) -> Any:
     return loss
 
 
+def of_output(w: World, x: Any, y: Any) -> Any:
+    """A model's output as an object, as many models give it."""
+    logits = w.net(x)
+    out = Output(loss=F.cross_entropy(logits, y), logits=logits)
+    w.optimizer.zero_grad()
+    out.loss.backward()
+    w.optimizer.step()
+    return out.loss.item(), out.logits.detach(), out.hidden, out.scale
+
+
 def slots(w: World, x: Any, y: Any) -> Any:
     w.slotted.count += 1
     return w.learn(x, y).item()
@@ -260,7 +291,7 @@ def raising(w: World, x: Any, y: Any) -> Any:
 
 
 REPLAYED: list[Callable[..., Any]] = [number, floated, several, appended, local, added, metered, counted, counted_before, accumulated, zeroed, grown, logged,
-                                      perplexity, switched, kept, raising]
+                                      perplexity, switched, kept, of_output, raising]
 LEFT: list[Callable[..., Any]] = [best, slots, given_on, texted]
 
 
@@ -471,6 +502,29 @@ def test_containers_that_are_read_elsewhere_too() -> None:
         if k > 6:
             kept["b"] = b if k % 2 else {}
         assert g(b).tolist() == f(b).tolist()
+
+
+def test_the_init_of_a_programs_own_is_looked_through() -> None:
+    def f(x: Any) -> Any:
+        return Own(x).loss * Output(x * 3).loss
+    g = torch.compile(f)
+    for k in range(10):
+        SCALE[0] = 2.0 if k < 6 else float(k)
+        x = torch.ones(2) * k
+        assert g(x).tolist() == f(x).tolist() == [SCALE[0] * 3.0 * k * k] * 2
+    assert g.__compiled__.records, [k.why for k in g.__compiled__.kinds.values()]
+    SCALE[0] = 2.0
+
+
+def test_a_dataclass_with_other_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        return x * Output(x).scale
+    g = torch.compile(f)
+    for _ in range(6):
+        assert g(torch.ones(1)).item() == 1.0
+    assert g.__compiled__.records
+    monkeypatch.setattr(Output.__init__, "__defaults__", (None, None, 5.0))
+    assert g(torch.ones(1)).item() == 5.0
 
 
 def test_one_container_twice() -> None:
