@@ -179,7 +179,7 @@ def tensor_stub() -> str:
     source = (ROOT / "flambeau" / "_core" / "tensor.py").read_text()
     head = [HEADER, "import builtins\nfrom collections.abc import Callable, Iterator, Sequence\nfrom typing import Any, Self, SupportsIndex, overload\n\n",
             "from .dtypes import dtype as _dtype\nfrom .layout import Size\nfrom .runtime.device import device as _device\n\n",
-            "NO_FREE: Any\n_new: Any\n\n"]
+            "NO_FREE: Any\nMETAS: Any\n_new: Any\n\n"]
     for name in ("Meta", "Storage"):
         body = re.search(rf"class {name}:.*?(?=\n\n\n)", source, re.S)
         assert body is not None

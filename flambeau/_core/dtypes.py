@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .unknowns import Unknown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -283,7 +285,7 @@ def number(value: Any, d: dtype, strictly: bool = False) -> Any:
         bits = 8 * d.itemsize
         low, high = (0 if isinstance(value, float) else 1 - (1 << bits), (1 << bits) - 1) if kind == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)
         if low <= value <= high:  # false for NaN
-            return int(value)
+            return value if isinstance(value, Unknown) else int(value)
     else:
         made = complex(value) if kind == "c" else float(value)
         if made.__class__ is float and -65504.0 <= made <= 65504.0:  # any type's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .unknowns import Unknown
@@ -55,7 +56,7 @@ class Size(tuple[int, ...]):
 
 def whole(x: Any) -> int:
     """An integer that is given as anything with an ``__index__``."""
-    return x if isinstance(x, Unknown) else x.__index__()  # type: ignore[return-value]
+    return x if isinstance(x, Unknown) else index(x)  # type: ignore[return-value]
 
 
 def bounds(start: Any, stop: Any, step: int | None, size: int) -> tuple[int, int, int]:

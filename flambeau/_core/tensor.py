@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import hooks, layout
 from .dtypes import dtype
+from .kernels.calls import Metas
 from .layout import Size, contiguous_strides
 from .runtime import caches, capture, cpu_memory, memory
-from .runtime.device import device
+from .runtime.device import CPU, device
 from .runtime.memory import NO_FREE as NO_FREE
 from .runtime.versions import entered, first
-from .unknowns import NoTrace
+from .unknowns import FIRST_ROOM, Address, NoTrace, Trace, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Meta:
 
 
 _metas: dict[Any, Meta] = {}  # by (shape, strides, dtype, device)
-_MOST_METAS = 1 << 16
+_MOST_METAS = [1 << 16]  # in a list, where machine code reads it
 
 
 def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: device) -> Meta:
@@ -60,6 +61,8 @@ def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: d
             return _of_unknown(Size(shape), contiguous_strides(shape), d, dev)
         if found is None:
             shape = Size(shape)
+            if any(x.__class__ is Unknown for x in shape):
+                return _of_unknown(shape, contiguous_strides(shape), d, dev)
             found = _metas[short] = meta(shape, contiguous_strides(shape), d, dev)
         return found
     shape = shape if type(shape) is Size else Size(shape)
@@ -69,8 +72,10 @@ def meta(shape: Sequence[int], strides: tuple[int, ...] | None, d: dtype, dev: d
     except TypeError:
         return _of_unknown(shape, tuple(strides), d, dev)
     if found is None:
+        if any(x.__class__ is Unknown for x in (*shape, *strides)):
+            return _of_unknown(shape, tuple(strides), d, dev)
         found = _metas[key] = _make_meta(shape, strides, d, dev)
-        if len(_metas) > _MOST_METAS:
+        if len(_metas) > _MOST_METAS[0]:
             _start_over()
     return found
 
@@ -79,6 +84,10 @@ def _start_over() -> None:
     # programs whose shapes never repeat; living tensors keep their metas, identity is only a shortcut
     _metas.clear()
     caches.forget()
+
+
+# what machine code makes metas with, of which it makes none twice either
+METAS = Metas(_metas, _MOST_METAS, _start_over, Meta, Size, CPU, cpu_memory.by_64, cpu_memory.size_class, cpu_memory.MIDDLE, cpu_memory.SizeClass)
 
 
 def described(shape: tuple[int, ...], strides: tuple[int, ...], numel: int, contiguous: bool, nbytes: int, d: dtype, dev: device) -> Meta:
@@ -92,20 +101,35 @@ def described(shape: tuple[int, ...], strides: tuple[int, ...], numel: int, cont
         m.numel, m.contiguous, m.nbytes = numel, contiguous, nbytes
         m.sizes = cpu_memory.size_class(nbytes) if nbytes <= cpu_memory.MIDDLE else None
         found = _metas[key] = m
-        if len(_metas) > _MOST_METAS:
+        if len(_metas) > _MOST_METAS[0]:
             _start_over()
     return found
 
 
 class Sketch(Meta):
-    """The meta of a tensor of unknown sizes, while a plan is traced.  It has no hash, and nothing is kept by it."""
+    """The meta of a tensor of unknown sizes, while a plan is traced.  It has a hash where its numbers have one."""
 
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("of",)
+    of: Trace
+
+    def __hash__(self) -> int:
+        if not self.of.hashes:
+            raise TypeError("a meta of unknown sizes has no hash")
+        return id(self) >> 4
 
 
 def _of_unknown(shape: Size, strides: tuple[Any, ...], d: dtype, dev: device) -> Sketch:
+    trace = next(x.of for x in (*shape, *strides) if x.__class__ is Unknown)  # type: ignore[attr-defined]
+    key = tuple([x.name if x.__class__ is Unknown else x for x in (*shape, None, *strides, d, dev)])
+    found: Sketch | None = trace.metas.get(key)
+    if found is None:
+        found = trace.metas[key] = _sketched(trace, shape, strides, d, dev)
+    return found
+
+
+def _sketched(trace: Trace, shape: Size, strides: tuple[Any, ...], d: dtype, dev: device) -> Sketch:
     m = Sketch()
+    m.of = trace
     m.shape, m.strides, m.dtype, m.device, m.plain = shape, strides, d, dev, True
     if len(shape) != len(strides) or any(s < 0 for s in (*shape, *strides)):
         raise NoTrace("no layout")
@@ -225,6 +249,8 @@ def storage(m: Meta) -> Storage:
             s.ptr = free.pop()
         except IndexError:
             s.ptr = sizes.grow()
+    elif m.__class__ is Sketch:
+        _trace_room(s, m)
     else:
         s.free = NO_FREE  # so that a failed allocation leaves a storage that frees nothing
         s.ptr = 0
@@ -234,6 +260,16 @@ def storage(m: Meta) -> Storage:
         else:
             s.ptr, s.free = take(m.nbytes)
     return s
+
+
+def _trace_room(s: Storage, m: Meta) -> None:
+    """Gives a storage of unknown sizes an address that is nobody's."""
+    s.ptr, s.free = NO_FREE, []  # type: ignore[assignment]
+    if m.nbytes.__class__ is not Unknown or m.device is not CPU:
+        raise NoTrace("memory of a known size")
+    rooms = m.nbytes.of.rooms  # type: ignore[attr-defined]
+    s.ptr = Address(FIRST_ROOM + len(rooms))  # type: ignore[assignment]
+    rooms.append(m)
 
 
 def empty(shape: Sequence[int], d: dtype, dev: device, strides: tuple[int, ...] | None = None) -> Tensor:

@@ -9,6 +9,7 @@ from .layout import Size
 from .runtime.device import device as _device
 
 NO_FREE: Any
+METAS: Any
 _new: Any
 
 class Meta:

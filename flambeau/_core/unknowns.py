@@ -5,7 +5,7 @@ with them is written down as lines of Python, and each question that is answered
 true of every shape that meets the conditions, with the lines' values in the place of the example's.
 
 Whoever needs the number itself (an index, a length, a text) has it, upon the condition that it is this one.  It has no hash, so that nothing is
-kept by it and found again.
+kept by it and found again; but where a trace says that what is kept meanwhile is dropped (`Trace.hashes`), it is found as the object that it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ class Unknown:
     """
 
     __slots__ = ("of", "name", "value", "low", "times", "factors")
-    __hash__ = None  # type: ignore[assignment]
+
+    def __hash__(self) -> int:
+        if not self.of.hashes:
+            raise TypeError("an unknown number has no hash")
+        return id(self) >> 4
 
     def __init__(self, of: Trace, name: str, value: Number, low: float, times: int = 1, factors: tuple[str, ...] = ()) -> None:
         self.of, self.name, self.value, self.low, self.times, self.factors = of, name, value, low, times, factors or (name,)
@@ -87,13 +91,22 @@ class Unknown:
         return other // self, other % self
 
     def __truediv__(self, other: Any) -> Any:
-        return self.of.made("/", self, other)
+        return self.of.ratio(self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
-        return self.of.made("/", other, self)
+        return self.of.ratio(other, self)
 
     def __rshift__(self, other: Any) -> Any:
         return self.of.made(">>", self, other)
+
+    def __and__(self, other: Any) -> Any:
+        return self.of.made("&", self, other, 0.0 if self.low >= 0 else float("-inf")) if other.__class__ is int else NotImplemented
+
+    def __rand__(self, other: Any) -> Any:
+        return self.__and__(other)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self * (1 << other) if other.__class__ is int and 0 <= other < 62 else NotImplemented
 
     def __trunc__(self) -> Any:
         return self.of.whole(self)
@@ -142,18 +155,24 @@ class NoTrace(Exception):
 
 
 _DO: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-                                             "/": operator.truediv, ">>": operator.rshift, "==": operator.eq, "<": operator.lt, "<=": operator.le}
+                                             "/": operator.truediv, ">>": operator.rshift, "&": operator.and_,
+                                             "==": operator.eq, "<": operator.lt, "<=": operator.le}
 _MOST = 400  # lines
 
 
 class Trace:
-    """lines: assignments and conditions, in order: (text, the name assigned or "", the names read).  stuck: how many numbers had to be the example's."""
+    """lines: assignments and conditions, in order: (text, the name assigned or "", the names read).  stuck: how many numbers had to be the example's.
+    rooms: what was allocated, each a meta; the first has the `Address` of the number FIRST_ROOM.  metas: by sizes, strides and type, those of unknown
+    sizes, of which there is one each.  hashes: whether numbers and metas have a hash."""
 
-    __slots__ = ("lines", "stuck", "_known", "_asked", "_names")
+    __slots__ = ("lines", "stuck", "rooms", "metas", "hashes", "_known", "_asked", "_names")
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, tuple[str, ...]]] = []
         self.stuck = 0
+        self.rooms: list[Any] = []
+        self.metas: dict[Any, Any] = {}
+        self.hashes = False
         self._known: dict[Any, Unknown] = {}
         self._asked: dict[str, bool] = {}
         self._names: dict[str, Unknown] = {}
@@ -192,6 +211,7 @@ class Trace:
 
     def sum(self, a: Unknown, b: Any, sign: int) -> Any:
         """``a + sign * b``."""
+        b = int(b) if b.__class__ is bool else b
         if b.__class__ is Unknown:
             if a.name == b.name:
                 return 0 if sign < 0 else self.product(a, 2)
@@ -206,6 +226,7 @@ class Trace:
         return self.made("+", a, sign * b, a.low + sign * b)
 
     def product(self, a: Unknown, b: Any) -> Any:
+        b = int(b) if b.__class__ is bool else b
         if b.__class__ is int and _whole(a):
             return self._of_factors(a.times * b, a.factors)
         if b.__class__ is Unknown and _whole(a) and _whole(b):
@@ -265,6 +286,11 @@ class Trace:
             low = a.low // b
         return self.made("//", a, b, low)
 
+    def ratio(self, a: Any, b: Any) -> Any:
+        if not (b != 0):
+            raise ZeroDivisionError
+        return self.made("/", a, b)
+
     def rest(self, a: Any, b: Any) -> Any:
         if _whole(a) and _whole(b):
             if a.__class__ is Unknown and b.__class__ is int and b and a.times % b == 0:
@@ -317,14 +343,18 @@ class Trace:
             raise NoTrace("too long")
         self.lines.append((text, "", tuple([x.name for x in reads if x.__class__ is Unknown])))
 
-    def written(self, needed: set[str]) -> list[str]:
-        """The lines that conditions and these names need."""
+    def kept(self, needed: set[str]) -> list[tuple[str, str]]:
+        """The lines that conditions and these names need, in order: each with the name that it assigns, "" for a condition."""
         needed, kept = set(needed), []
         for text, name, reads in reversed(self.lines):
             if not name or name in needed:
                 needed.update(reads)
-                kept.append(text if name else f"if not ({text}): return NotImplemented")
+                kept.append((text, name))
         return kept[::-1]
+
+    def written(self, needed: set[str]) -> list[str]:
+        """The same as the text of a function that gives NotImplemented where a condition does not hold."""
+        return [text if name else f"if not ({text}): return NotImplemented" for text, name in self.kept(needed)]
 
 
 def _text(x: Any) -> str:
@@ -354,8 +384,12 @@ def settled(x: Any) -> Any:
     return x.of.fixed(x) if x.__class__ is Unknown else x
 
 
+FIRST_ROOM = 1000
+
+
 class Address:
-    """The address of an operand in a plan that is traced, and some bytes: nothing can be read there."""
+    """The address of an operand in a plan that is traced, or, from FIRST_ROOM on, of what was allocated (`Trace.rooms`), and some bytes: nothing can be read
+    there."""
 
     __slots__ = ("number", "offset")
     __hash__ = None  # type: ignore[assignment]
@@ -365,6 +399,14 @@ class Address:
 
     def __add__(self, other: Any) -> Address:
         return Address(self.number, self.offset + other)
+
+    def __or__(self, other: Any) -> Address:
+        return self  # of several addresses only the bits that none may have are asked for
+
+    def __and__(self, bits: Any) -> int:
+        if bits.__class__ is not int or bits:
+            raise NoTrace("how an address is aligned")
+        return 0
 
     def __sub__(self, other: Any) -> Any:
         if other.__class__ is Address:

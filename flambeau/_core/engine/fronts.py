@@ -520,6 +520,9 @@ def _planned(s: Signature, values: str) -> list[str]:
             # integers only: 4.0 is equal to 4, and no size
             f"        {whole}return plan({operands})",
             *(["        key_ = None"] if whole else []),
+            "    if key_ is not None:",
+            f"        made = unseen(key_, LEAST, kinds, fresh, {operands})",
+            "        if made is not NotImplemented: return made",
             *_required(s, values),
             f"    return miss({values}, key_)"]
 
@@ -528,8 +531,9 @@ def _learning(s: Signature, values: str, then: Sequence[str]) -> list[str]:
     return ["    try:",
             f"        plan = plans[key_ := ({_learned_keys(s)})]",
             "    except KeyError:",
-            "        if kinds and key_ not in fresh:",
-            f"            made = sized(key_, {values})",
+            "        if kinds:",
+            f"            made = unseen(key_, LEAST, kinds, fresh, {', '.join(operand_kinds(s))})",
+            f"            if made is NotImplemented and key_ not in fresh: made = sized(key_, {values})",
             "            if made is not NotImplemented: return made",
             "    except (AttributeError, TypeError, ValueError, RuntimeError):",
             "        pass",

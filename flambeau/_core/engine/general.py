@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, layout
 from ..autograd.mode import _grad
+from ..kernels import kinds as by_machine
+from ..kernels import native
 from ..kernels.expr import Expr
 from ..kernels.native import Words, entry_of
 from ..kernels.programs import Map, Reduce, Rows, Scan
@@ -29,7 +31,7 @@ from ..runtime.device import CPU, device
 from ..tensor import Meta, Sketch, Tensor, described, meta, new, storage
 from ..unknowns import Address, Trace, Unknown
 from ..unknowns import NoTrace as NoTrace
-from .plans import CODE, Plan, View, _view, recorder
+from .plans import CODE, Plan, View, Written, _view, recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 WAIT = 2  # new shapes of a kind that are planned each before it is traced
+WAIT_DENSE = 6  # the same, where nothing is planned for them (`dense`): tracing takes as long as a hundred of those calls
+WAIT_BODY = 2  # the same, of calls that bodies carry out
+TIMES = 16  # calls of one shape that its kind carries out, each in 2 to 5 us: planning takes 50 to 200, and many come a few times (once a layer) and never more
 MOST = 6  # functions of a kind: each is tried in turn
 FAILURES = 3  # traces that gave nothing
 SMALL, SIZES = 5, 2  # a constant from here on is taken for a size; what is one
@@ -46,24 +51,28 @@ _LIMIT = 1 << 62
 
 # ------------------------------------------------------------------------------------------------------------- kinds
 class Kind:
-    """One kind of call.  functions: each gives the result for sizes and operands, or NotImplemented.  reason: why the last trace that failed did."""
+    """One kind of call.  functions: each gives the result for sizes and operands, or NotImplemented.  native: of the same calls, in machine code, which
+    leaves those to the functions that are recorded, or large.  reason: why the last trace that failed did."""
 
-    __slots__ = ("functions", "seen", "failures", "reason")
+    __slots__ = ("functions", "native", "seen", "failures", "reason")
 
     def __init__(self) -> None:
         self.functions: list[Callable[..., Any]] = []
+        self.native: list[Callable[..., Any]] = []
         self.seen, self.failures = 0, 0
         self.reason: Exception | None = None
 
-    def add(self, function: Callable[..., Any], since: int) -> None:
+    def add(self, function: Callable[..., Any], since: int, native: Callable[..., Any] | None = None) -> None:
         """One function more, unless what it binds may have become stale since that epoch."""
         if caches.epoch == since:
             self.functions.append(function)
+            if native is not None:
+                self.native.append(native)
 
-    def due(self) -> bool:
+    def due(self, wait: int) -> bool:
         """Whether the next example is to be traced."""
         self.seen += 1
-        return self.seen > WAIT and len(self.functions) < MOST and self.failures < FAILURES
+        return self.seen > wait and max(len(self.functions), len(self.native)) < MOST and self.failures < FAILURES
 
     def answer(self, sizes: tuple[int, ...], *given: Any) -> Any:
         """What the first function that holds for these sizes gives; NotImplemented where there is none."""
@@ -74,115 +83,101 @@ class Kind:
         return NotImplemented
 
 
-def answer(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], given: Sequence[Any]) -> Any:
-    """The result of a call by a function of its kind; NotImplemented where there is none for its sizes."""
+def answer(kinds: dict[Any, Kind], kind: KindAndSizes, given: Sequence[Any]) -> Any:
+    """The result of a call by a function of its kind in Python; NotImplemented where there is none for its sizes."""
     found = kinds.get(kind[0])
-    return NotImplemented if found is None else found.answer(tuple(kind[1]), *given)
+    return NotImplemented if found is None else found.answer(kind[1], *given)
 
 
-def due(kinds: dict[Any, Kind], kind: tuple[Any, dict[int, int]], epoch: int) -> Kind | None:
-    """A call's kind, where the call is to be traced: none of its functions had an answer."""
+def due(kinds: dict[Any, Kind], kind: KindAndSizes, epoch: int, wait: int = WAIT, fresh: dict[Any, Any] | None = None) -> Kind | None:
+    """A call's kind, where the call is to be traced: none of its functions had an answer.  wait: after so many.  fresh: the cache that counts calls of such
+    kinds (`unseen`)."""
     found = kinds.get(kind[0])
     if found is None:
         caches.keep_since(epoch, kinds, kind[0], found := Kind())
-    return found if found.due() else None
+        if fresh is not None:
+            caches.keep_since(epoch, fresh, None, None)  # the first entry, beside which machine code may put others
+    return found if found.due(wait) else None
 
 
-def of_layout(m: Meta, seen: dict[int, int]) -> tuple[Any, ...] | None:
-    """What a layout has in common with others of its kind; new sizes are put into `seen`.  None where there is no kind."""
-    if m.__class__ is not Meta or m.device is not CPU:
+KindAndSizes = tuple[tuple[Any, ...], tuple[int, ...]]
+
+
+def kind_of(key: tuple[Any, ...], least: int | tuple[int, ...]) -> KindAndSizes | None:
+    """The kind of a call with this key, and its sizes; None where there is none: layouts elsewhere than on the CPU or of classes of their own, no sizes, or
+    many of them.
+
+    least: from which number on integers are sizes, one for all parts of the key and of tuples in it; or a tuple of numbers, one for each part (0: it has
+    none), whose tuples are sizes where they are integers and nothing else.
+    """
+    return _builtins()[0](key, least)  # type: ignore[no-any-return]
+
+
+def unseen(key: Any, least: Any, kinds: dict[Any, Kind], fresh: dict[Any, Any], *given: Any) -> Any:
+    """A call of a new shape by what its kind has in machine code; NotImplemented where that has no answer, and where `fresh`, which counts them, says that
+    there were `TIMES` of them, or None."""
+    return _builtins()[1](key, least, kinds, fresh, *given)
+
+
+@lru_cache(1)
+def _builtins() -> tuple[Callable[..., Any], ...]:
+    most = {"sizes": _MOST_SIZES, "fresh": caches.MOST, "times": TIMES}
+    return by_machine.builtins(Meta, layout.Size, device, CPU, Tensor, Kind, most) or (told, lambda *_: NotImplemented)
+
+
+def quicken(space: dict[str, Any]) -> None:
+    """Has machine code carry out the calls of a function that reads `unseen` in this namespace."""
+    native.when_loaded(lambda: space.update(unseen=_builtins()[1]))
+
+
+def told(key: tuple[Any, ...], least: int | tuple[int, ...]) -> KindAndSizes | None:
+    """`kind_of` in Python."""
+    seen: dict[int, int] = {}
+    try:
+        parts = [_part(part, n, least.__class__ is int, seen) for part, n in
+                 zip(key, (least,) * len(key) if least.__class__ is int else least, strict=True)]  # type: ignore[arg-type]
+    except NoTrace:
         return None
+    return (tuple(parts), tuple(seen)) if 0 < len(seen) <= _MOST_SIZES else None
+
+
+def _part(part: Any, least: int, deep: bool, seen: dict[int, int]) -> Any:
+    kind = part.__class__
+    if kind is int and -1 << 63 <= part < 1 << 63:
+        return (2, seen.setdefault(part, ~len(seen))) if least and part >= least else (3, part)
+    if kind is tuple or kind is layout.Size:
+        if deep or least and all(x.__class__ is int and -1 << 63 <= x < 1 << 63 for x in part):
+            return (5 if deep else 4, *[_part(x, least, deep, seen) for x in part])
+        if any(isinstance(x, Meta) or x.__class__ is tuple for x in part):
+            raise NoTrace("layouts in a tuple")
+    elif isinstance(part, Meta):
+        return _layout(part, seen)
+    elif kind is device and part is not CPU:
+        raise NoTrace("another device")
+    return 6, part
+
+
+def _layout(m: Meta, seen: dict[int, int]) -> tuple[Any, ...]:
+    if m.__class__ is not Meta or m.device is not CPU:
+        raise NoTrace("a layout of no kind")
     shape = m.shape
     codes = [d if d < 2 else seen.setdefault(d, ~len(seen)) for d in shape]
-    if m.contiguous and (min(shape, default=2) > 1 or m.strides == layout.contiguous_strides(shape)):
-        return m.dtype, *codes
+    if m.contiguous and m.strides == layout.contiguous_strides(shape):
+        return 1, m.dtype, *codes
     strides = m.strides
     expected = 1
     steps: list[Any] = []
     for a in sorted(range(len(shape)), key=strides.__getitem__):
         s = strides[a]
-        steps.append(a)
-        steps.append(None if s == expected else s if s < 2 else seen.setdefault(s, ~len(seen)))
+        steps += [a, None if s == expected else s if s < 2 else seen.setdefault(s, ~len(seen))]
         expected = s * shape[a]
-    return m.dtype, tuple(codes), tuple(steps)
-
-
-def of_key(key: tuple[Any, ...], least: Sequence[int]) -> tuple[tuple[Any, ...], dict[int, int]] | None:
-    """The kind of a call with this key, and its sizes.  least: for each part from where on its integers are sizes; 0: they are none.  None where there
-    are no sizes, where layouts are of no kind, or lie in tuples."""
-    seen: dict[int, int] = {}
-    parts: list[Any] = []
-    for part, n in zip(key, least, strict=True):
-        kind = part.__class__
-        if kind is Meta:
-            part = of_layout(part, seen)
-            if part is None:
-                return None
-        elif kind is int:
-            if n and part >= n:
-                part = _SIGNS[~seen.setdefault(part, ~len(seen))]
-        elif kind is tuple:
-            if n and all(x.__class__ is int for x in part):
-                part = tuple([x if x < n else _SIGNS[~seen.setdefault(x, ~len(seen))] for x in part])
-            elif _holds_layout(part):
-                return None
-        elif kind is device and part is not CPU:
-            return None
-        parts.append(part)
-        if len(seen) > _MOST_SIZES:
-            return None
-    return (tuple(parts), seen) if seen else None
-
-
-def of_parts(key: tuple[Any, ...], least: int, seen: dict[int, int]) -> tuple[Any, ...]:
-    """The kind of what a function of layouts and constants makes, as `of_key`, but in tuples too.  Raises NoTrace where there is none."""
-    parts: list[Any] = []
-    for part in key:
-        kind = part.__class__
-        if kind is int:
-            if part >= least:
-                part = _SIGNS[~seen.setdefault(part, ~len(seen))]
-        elif kind is tuple or kind is layout.Size:
-            part = of_parts(part, least, seen)
-        elif isinstance(part, Meta):
-            part = of_layout(part, seen)
-            if part is None:
-                raise NoTrace("a layout of no kind")
-        elif kind is device and part is not CPU:
-            raise NoTrace("another device")
-        parts.append(part)
-    if len(seen) > _MOST_SIZES:
-        raise NoTrace("many sizes")
-    return tuple(parts)
-
-
-def of_learned(key: Any) -> tuple[tuple[Any, ...], dict[int, int]] | None:
-    """`of_key` of the key of a learned plan, in which all integers from `SMALL` on are sizes."""
-    seen: dict[int, int] = {}
-    try:
-        parts = of_parts(key, SMALL, seen)
-    except (NoTrace, IndexError):
-        return None
-    return (parts, seen) if seen else None
-
-
-def _holds_layout(part: tuple[Any, ...]) -> bool:
-    return any(isinstance(x, Meta) or x.__class__ is tuple and _holds_layout(x) for x in part)
+    return 1, m.dtype, tuple(codes), tuple(steps)
 
 
 class Whole(tuple[Any, ...]):
     """A tuple in a key whose integers are no sizes."""
 
     __slots__ = ()
-
-
-class _Sign:
-    """Stands for a size in a kind."""
-
-    __slots__ = ()
-
-
-_SIGNS = tuple([_Sign() for _ in range(2 * _MOST_SIZES + 64)])
 
 
 def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callable[..., Any], sized: int = 1 << 30) -> Any:
@@ -192,22 +187,21 @@ def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callab
     `least` on.  sized: how many of its parts, the first ones, are looked through for sizes.
     """
     epoch = caches.epoch
-    if caches.observed():
+    if caches.observed() or (kin := kind_of(key[:sized], least)) is None:
         return build(*key)
-    seen: dict[int, int] = {}
+    parts, sizes = kin[0] + key[sized:], kin[1]
     try:
-        parts = of_parts(key[:sized], least, seen) + key[sized:]
-        found = kinds.get(parts) if seen else None
-    except (NoTrace, IndexError, TypeError):  # no hash: it is being traced
+        found = kinds.get(parts)
+    except TypeError:  # no hash: it is being traced
         return build(*key)
-    result = NotImplemented if found is None else found.answer(tuple(seen))
+    result = NotImplemented if found is None else found.answer(sizes)
     if result is not NotImplemented:
         return result
     result = build(*key)
-    if seen and (kind := due(kinds, (parts, seen), epoch)) is not None:
-        with _tracing(kind, seen) as example:
-            function = _Text(example.trace, len(seen)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
-            _agree(function(tuple(seen)), result)
+    if (kind := due(kinds, (parts, sizes), epoch)) is not None:
+        with _tracing(kind, sizes) as example:
+            function = _Text(example.trace, len(sizes)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
+            _agree(function(sizes), result)
             kind.add(function, epoch)
     return result
 
@@ -224,12 +218,12 @@ def kept(f: F) -> F:
 
 
 # ------------------------------------------------------------------------------------------------------------- tracing
-class _Example:
+class Example:
     """The unknown numbers of a trace, by the example's."""
 
-    def __init__(self, seen: dict[int, int]) -> None:
+    def __init__(self, sizes: tuple[int, ...]) -> None:
         self.trace = Trace()
-        self.numbers = {value: self.trace.given(f"s{~place}", value, 2) for value, place in seen.items()}
+        self.numbers = {value: self.trace.given(f"s{place}", value, 2) for place, value in enumerate(sizes)}
         self.metas: dict[Meta, Any] = {}
 
     def meta(self, m: Meta) -> Meta:
@@ -257,7 +251,7 @@ class _Example:
         return made
 
     def parts(self, key: Any, least: int) -> tuple[Any, ...]:
-        """Arguments of a function whose kind is told by `of_parts`."""
+        """Arguments of a function whose kind is told by `kind_of`."""
         return tuple([self.meta(x) if isinstance(x, Meta) else self.numbers[x] if x.__class__ is int and x >= least else
                       x.__class__(self.parts(x, least)) if x.__class__ is tuple or x.__class__ is layout.Size else x for x in key])
 
@@ -266,10 +260,20 @@ class _Example:
         without."""
         count = len(self.numbers)
         _agree(_Text(self.trace, count).maker(made)(tuple(self.numbers)), plan)
-        kind.add(_Text(self.trace, count).call(made, letters), since)
+        kind.add(_Text(self.trace, count).call(made, letters), since, self._native(made, letters))
+
+    def _native(self, made: Any, letters: str) -> Callable[..., Any] | None:
+        """The same in machine code; None where there is none."""
+        try:
+            if type(made) not in (Plan, View, Written) or type(made) is Plan and _Text(self.trace, 0).unknown(made.result):
+                return None
+            found: Callable[..., Any] = made.sized(letters, self.trace, len(self.numbers))
+            return found
+        except NoTrace:
+            return None
 
     def all(self, v: Any, number: int) -> Any:
-        """An argument of an operation that learns, with all its sizes unknown (`of_learned`)."""
+        """An argument of an operation that learns, with all its sizes unknown (`kind_of`)."""
         if isinstance(v, Tensor):
             return self.tensor(v, number)
         kind = v.__class__
@@ -284,7 +288,7 @@ class _Example:
         return v
 
     def constant(self, v: Any, least: int) -> Any:
-        """An argument with unknown numbers in the place of those that are sizes in its kind (`of_key`)."""
+        """An argument with unknown numbers in the place of those that are sizes in its kind (`kind_of`)."""
         if v.__class__ is int:
             return v if v < least else self.numbers[v]
         if v.__class__ is tuple or v.__class__ is list or v.__class__ is layout.Size:
@@ -296,12 +300,12 @@ class _Example:
         return v
 
 
-def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequence[int] | None, body: Callable[[list[Any]], Any],
+def trace(kind: Kind, sizes: tuple[int, ...], values: Sequence[Any], least: Sequence[int] | None, body: Callable[[list[Any]], Any],
           plan: Any, letters: str, since: int) -> None:
     """Has a kind's plan written, by an example.  values: the call's arguments; least: for each, from where on its integers are sizes (0: they are
-    none); None for an operation that learns (`of_learned`).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the
+    none); None for an operation that learns (`kind_of`).  body: gives the plan of such arguments, `plan` for these.  letters: the roles of what the
     plan's call is given.  since: the epoch in which the plan was begun."""
-    with _tracing(kind, seen) as example:
+    with _tracing(kind, sizes) as example:
         stood = [example.all(v, i) for i, v in enumerate(values)] if least is None else [
             example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
             for i, (v, n) in enumerate(zip(values, least, strict=False))]
@@ -309,10 +313,10 @@ def trace(kind: Kind, seen: dict[int, int], values: Sequence[Any], least: Sequen
 
 
 @contextmanager
-def _tracing(kind: Kind, seen: dict[int, int]) -> Iterator[_Example]:
+def _tracing(kind: Kind, sizes: tuple[int, ...]) -> Iterator[Example]:
     """A block that traces: what goes wrong there is told by nobody, as the call was planned without it."""
     try:
-        yield _Example(seen)
+        yield Example(sizes)
     except Exception as error:
         kind.failures += 1
         kind.reason = error

@@ -23,7 +23,7 @@ from ..autograd.mode import no_grad
 from ..runtime import caches, capture
 from ..runtime import device as devices
 from ..tensor import Tensor
-from . import fronts, learned_gradients, replays
+from . import fronts, general, learned_gradients, replays, traced
 from .plans import Plan, Unbound
 from .scripts import SHIFT, Fresh, FreshOnGpu, Many, Places, Same, bare, copied, placed
 from .trials import agree, attempted, budget, captured, compare, constant, script_of, tensors_of
@@ -251,6 +251,10 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
+        if count == 1 and not there:  # a shape that is new
+            operation = self.operation
+            least = operation.usual.least_of_key if operation.planned else general.SMALL
+            traced.try_kind(operation, values, self.passed, key, least, self.env)
         if count < 0 or 0 < count < after << len(learned) // _DOUBLES:
             caches.put(renewed, default, self.env, "seen", key, count)
             return

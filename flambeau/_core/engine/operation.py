@@ -175,7 +175,7 @@ class Usual:
         # sizes may be equal to others that are none, and a type may be one of Python's
         seldom = s.seldom()  # which come last in a key
         self.sizes = len([n for n in s.names() if n not in seldom]) if s.rest is not None and s.kinds[s.rest] == SIZES else -1
-        least = {n: general.SIZES if kind == SIZES else general.SMALL if kind == CONSTANT and not s.loose(n) and n not in seldom else 0
+        least = {n: general.SIZES if kind == SIZES else general.SMALL if kind in (CONSTANT, fronts.ANY) and not s.loose(n) and n not in seldom else 0
                  for n, kind in s.kinds.items()}
         self.least = tuple([least[n] for n in (*s.names(), *([s.rest] if s.rest is not None else []))])
         self.least_of_key = (*[least[n] for n in s.keyed() if n not in seldom], *([0] if seldom else []), *([0] if s.more is not None else []))
@@ -277,6 +277,8 @@ class Operation:
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
         fronts.quicken(self.env)
+        self.env.update(unseen=general.unseen, LEAST=self.usual.least_of_key if self.planned else general.SMALL)
+        general.quicken(self.env)
         if not {DATA, BUFFER}.isdisjoint(s.kinds.values()):
             data.quicken(self.env)
         kwdefaults = {**s.kwdefaults, **({"out": None} if self.out is not None else {})}
@@ -395,14 +397,14 @@ class Operation:
         epoch, fresh = caches.epoch, self.env["fresh"]
         if tape.anomaly.on:
             return NotImplemented
-        kind = general.of_learned(key)
+        kind = general.kind_of(key, general.SMALL)
         caches.keep_since(epoch, fresh, key, None)  # the next one like it is the body's
         return NotImplemented if kind is None else general.answer(self.env["kinds"], kind, self._operands(values))
 
     def _trace(self, learner: Learner, plan: Any, values: Values, letters: str, since: int) -> None:
         """Traces the plan that the body gave for these arguments, if it is time to."""
-        kind = general.of_learned(learner.key(values))
-        if kind is None or (due := general.due(self.env["kinds"], kind, since)) is None:
+        kind = general.kind_of(learner.key(values), general.SMALL)  # type: ignore[arg-type]  # it has one, since the plan was kept by it
+        if kind is None or (due := general.due(self.env["kinds"], kind, since, general.WAIT, self.env["fresh"])) is None:
             return
         s = self._signature()
         general.trace(due, kind[1], values, None, lambda given: self._given_again(s, given, type(plan)), plan, letters, since)
@@ -543,12 +545,16 @@ class Operation:
                     shape = dense.kind_of(key, usual.sizes)
                     if not again and not tape.anomaly.on:
                         answer: Any = NotImplemented
+                        if not usual.data and not caches.observed():
+                            kin = general.kind_of(key, usual.least_of_key)
                         if shape is not None and (call := self.env["dense"].get(shape[0])) is not None:
                             answer = call(*shape[1:], given) if shape[2] <= call.most else NotImplemented
-                        elif not usual.data and not caches.observed() and (kin := general.of_key(key, usual.least_of_key)) is not None:
+                        elif kin is not None:
                             answer = general.answer(self.env["kinds"], kin, given)
                         if answer is not NotImplemented:
                             caches.keep_since(epoch, self.env["fresh"], key, None)
+                            if shape is not None and kin is not None:
+                                self._traced_too(kin, values, given, epoch)
                             return answer
                 if usual.positional:
                     made = self.body(*values[:usual.positional])
@@ -571,7 +577,7 @@ class Operation:
                     if call is not None:
                         caches.keep_since(epoch, self.env["dense"], shape[0], call)
                         kin = None
-                if kin is not None and (due := general.due(self.env["kinds"], kin, epoch)) is not None:
+                if kin is not None and (due := general.due(self.env["kinds"], kin, epoch, general.WAIT, self.env["fresh"])) is not None:
                     general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters, epoch)
                 if type(made) in LATER and not again:
                     if key is not None:
@@ -587,6 +593,19 @@ class Operation:
             return self.tripped(error, values)
         return run(*given)
 
+    def _traced_too(self, kin: general.KindAndSizes, values: Values, given: list[Any], epoch: int) -> None:
+        """Has the kind of a dense call traced, if it came often."""
+        due = general.due(self.env["kinds"], kin, epoch, general.WAIT_DENSE, self.env["fresh"])
+        if due is None:
+            return
+        made = self._planned_of(list(values))
+        if type(made) in DENSE:
+            usual = self.usual
+            letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
+            general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters, epoch)
+        else:
+            due.failures = general.FAILURES
+
     def _planned_of(self, values: list[Any]) -> Any:
         """The plan of a call with these arguments."""
         args, kwargs = self._signature().whole(tuple(values))
@@ -595,22 +614,25 @@ class Operation:
     def first_of_sizes(self, *given: Any) -> Any:
         """A call with nothing but sizes (behind the operand, where there is one) whose plan `quick` has not: it may have been made by a call that
         said more."""
-        s, epoch, fresh = self._signature(), caches.epoch, self.env["fresh"]
+        epoch, fresh = caches.epoch, self.env["fresh"]
         made = self.direct(*given)
-        count = len(s.positional)
-        sizes = given[count:]
-        if count and not given[0].meta.plain:
-            return made
-        flat = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
-        if all(type(x) is int for x in flat):
-            seen = (given[0].meta, tuple(flat)) if count else tuple(flat)
-            if seen not in fresh:  # the first call with them
+        operand = self.places  # none, or the first
+        sizes = given[1:] if operand else given
+        flat: Any = sizes[0] if len(sizes) == 1 and type(sizes[0]) in SEQUENCES else sizes
+        seen = (given[0].meta, tuple(flat)) if operand else tuple(flat)
+        if seen not in fresh:  # the first call with them
+            if not fresh or len(fresh) >= caches.MOST:
                 caches.keep_since(epoch, fresh, seen, None)
-                return made
-        key = self._key((*given[:count], *[s.kwdefaults[n] for n in s.keyword], sizes))
+            else:  # beside others anybody may put some
+                fresh[seen] = None
+            return made
+        if operand and not given[0].meta.plain or not all(type(x) is int for x in flat):
+            return made
+        s = self._signature()
+        key = self._key((*given[:1 if operand else 0], *[s.kwdefaults[n] for n in s.keyword], sizes))
         run = None if key is None else self.env["plans"].get(key)
         if run is not None and type(run) is not Unbound and flat and type(flat) is not list and not devices.chosen.some:
-            caches.keep_since(epoch, self.env["quick"], (given[0].meta, flat) if count else flat, run)
+            caches.keep_since(epoch, self.env["quick"], (given[0].meta, flat) if operand else flat, run)
         return made
 
     def _numbers(self, values: Values) -> Values:

@@ -20,15 +20,18 @@ from ..kernels.cache import preparing
 from ..kernels.calls import NEW, SAME, TURNED, VIEW, Block, Calls, Classes, Made
 from ..kernels.llvm import sequence
 from ..runtime import caches, versions
-from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, storage
+from ..tensor import METAS, NO_FREE, Lazy, Meta, Storage, Tensor, storage
+from ..unknowns import NoTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..unknowns import Trace
+
 Node = tape.Node
 CODE = "<operation>"  # what tracebacks say of code that the engine wrote begins so
 CALLS = Calls(Classes(Tensor, Storage, Meta, Lazy, dtypes.dtype, _grad, inplace.note, "f", "c", NO_FREE, versions.inference, versions.entered,
-                      versions.UNTRACKED, inplace.UNSEEN))
+                      versions.UNTRACKED, inplace.UNSEEN, METAS))
 
 
 class Saved:
@@ -118,25 +121,47 @@ class Plan:
 
     def _native(self, roles: str) -> Callable[..., Any] | None:
         """``f(otherwise, watch, result)``, which gives the call in machine code (`Calls.builtin`); None where it cannot be had."""
-        rooms = (*self.outs, *([self.room] if self.room is not None else []))
-        if any(m.sizes is None for m in rooms) or not all(c is None or c is float or type(c) is Held and c.dtype.kind in "uif" for c in self.numbers):
+        shared = self.launch is not None and sequence.header(self.launch) is None  # by the threads, beside which a call's Python does not count
+        spec = None if shared or any(m.sizes is None for m in self._rooms) else self._words(roles)
+        if spec is None:
+            return None
+
+        def made(otherwise: Callable[..., Any], watch: bool, result: Any = None) -> Callable[..., Any]:
+            return CALLS.builtin(*spec, result or (None if len(self.outs) == 1 else tuple), otherwise, watch)
+        return made
+
+    def sized(self, roles: str, trace: Trace, sizes: int) -> Callable[..., Any]:
+        """The call for all sizes, of a plan that was traced (`Calls.sized`).  Raises NoTrace where it cannot be had."""
+        spec = self._words(roles)
+        if spec is None:
+            raise NoTrace("no machine code for this launch")
+        return CALLS.sized(trace, sizes, *spec, self.result or (None if len(self.outs) == 1 else tuple), self._taped)
+
+    @property
+    def _rooms(self) -> tuple[Meta, ...]:
+        return self.outs if self.room is None else (*self.outs, self.room)
+
+    def _words(self, roles: str) -> tuple[str, list[Block], list[Any], list[Made]] | None:
+        """The letters, blocks, steps and results of a call in machine code; None where there is none for it."""
+        if not all(c is None or c is float or type(c) is Held and c.dtype.kind in "uif" for c in self.numbers):
             return None
         letters, steps = roles.replace("n", "x"), []
         if self.launch is not None:
-            if sequence.header(self.launch) is None:
+            if not sequence.steppable(self.launch):
                 return None
             count, at = len(self.outs), len(roles)
             args: list[tuple[int, Any]] = [(at + i, 0) for i in range(count)]
             args += [(i, 0) for i, role in enumerate(roles) if role == "t" and self.reads] + [(at + count, 0)] * (self.room is not None)
             letters, args = _arguments(self.launch, roles, args, self.numbers)
             steps.append(sequence.launch_step(self.launch, [*args, *[(-1, x) for x in self.fixed]]))
-        blocks = [Block(m.sizes.free, m.sizes.grow, m if i < len(self.outs) else None) for i, m in enumerate(rooms)]
-        results = [Made(NEW, m, i) for i, m in enumerate(self.outs)]
-        spec = letters, blocks, steps, results
+        blocks = [block_of(m, i < len(self.outs)) for i, m in enumerate(self._rooms)]
+        return letters, blocks, steps, [Made(NEW, m, i) for i, m in enumerate(self.outs)]
 
-        def made(otherwise: Callable[..., Any], watch: bool, result: Any = None) -> Callable[..., Any]:
-            return CALLS.builtin(*spec, result or (None if len(self.outs) == 1 else tuple), otherwise, watch)
-        return made
+
+def block_of(m: Meta, whole: bool) -> Block:
+    """Memory for a meta, of which a result is made, or none."""
+    unknown = m.sizes is None
+    return Block(m if unknown else m.sizes.free, None if unknown else m.sizes.grow, m if whole else None)
 
 
 def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: Sequence[Any]) -> tuple[str, list[tuple[int, Any]]]:
@@ -227,6 +252,10 @@ class View:
     def bind(self, roles: str) -> Callable[..., Any]:
         run = self._call()
         return CALLS.builtin("t" + "x" * (len(roles) - 1), (), (), [Made(VIEW, self.meta, 0, self.offset)], None, run, False)
+
+    def sized(self, roles: str, trace: Trace, sizes: int) -> Callable[..., Any]:
+        """As that of a `Plan`."""
+        return CALLS.sized(trace, sizes, "t" + "x" * (len(roles) - 1), (), (), [Made(VIEW, self.meta, 0, self.offset)], None, False)
 
     def once(self, roles: str) -> Callable[..., Any]:
         """What carries out one call, for which nothing is bound."""
@@ -477,10 +506,25 @@ class Written:
 
     def bind(self, roles: str) -> Callable[..., Any]:
         run = self._call(roles)
-        if sequence.header(self.launch) is None or not all(c is None or c is float for c in self.numbers):
+        if sequence.header(self.launch) is None or not self._plain_numbers:
             return run
+        letters, steps = self._words(roles)
+        return CALLS.builtin(letters, (), steps, [Made(SAME, None)], None, run, True, [(0, 1)])
+
+    def sized(self, roles: str, trace: Trace, sizes: int) -> Callable[..., Any]:
+        """As that of a `Plan`."""
+        if not sequence.steppable(self.launch) or not self._plain_numbers:
+            raise NoTrace("no machine code for this launch")
+        letters, steps = self._words(roles)
+        return CALLS.sized(trace, sizes, letters, (), steps, [Made(SAME, None)], None, True, [(0, 1)])
+
+    @property
+    def _plain_numbers(self) -> bool:
+        return all(c is None or c is float for c in self.numbers)
+
+    def _words(self, roles: str) -> tuple[str, list[Any]]:
         letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], self.numbers)
-        return CALLS.builtin(letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, run, True, [(0, 1)])
+        return letters, [sequence.launch_step(self.launch, args)]
 
     def once(self, roles: str) -> Callable[..., Any]:
         """What carries out one call, for which nothing is bound."""

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import gc
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from .scripts import BLOCK, OPERAND, Constant, Drawn, Many, Place, Places, Resul
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+_Made = TypeVar("_Made")
 _MOST_STEPS = 400
 _MOST_CONSTANT = 1 << 12  # bytes of results that a script holds: of larger ones the launches are most of a call, and thousands of scripts are kept
 refused: dict[str, str] = {}  # the last reason for which a call was not learned, by operation; for those who look into it
 
 
-def attempted(name: str, dev: Any, work: Callable[[], Callable[..., Any]]) -> Callable[..., Any] | None:
+def attempted(name: str, dev: Any, work: Callable[[], _Made]) -> _Made | None:
     """What `work` gives; None, and the reason in `refused`, where it raises, or NumPy would warn.  What it allocates on a GPU counts for no peak.
     Our own warnings are a capture's (`capture.Warned`).
     Nobody's filters are changed meanwhile: they are the process's, and other threads warn, or learn, at the same time."""

@@ -136,7 +136,8 @@ def _load() -> None:
             return
         from .llvm import compile as compiler
         from .llvm import entry
-        found = compiler.functions(("entry",), entry.NAMES, entry.text)
+        found = compiler.functions(("entry",), (*entry.NAMES, entry.RUN), entry.text)
+        _builtins[entry.RUN] = found[entry.RUN]
         # a private prototype: the shared one of pythonapi may be set by anyone
         new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
             ("PyCFunction_NewEx", ctypes.pythonapi))
@@ -155,6 +156,14 @@ def _load() -> None:
         _tell()
         for do in _waiting:
             do()
+
+
+def runner() -> int:
+    """Where the function lies that runs a launch's stages (`llvm/entry.py: RUN`)."""
+    if _new is None:
+        _load()
+    address: int = _builtins["flambeau_run"]
+    return address
 
 
 def get_num_threads() -> int:

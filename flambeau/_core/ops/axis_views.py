@@ -127,7 +127,7 @@ def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, s
         return split_with_sizes(tensor, split_size_or_sections, dim)
     if not tensor.meta.shape:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
-    out = _equal_parts(tensor, index(split_size_or_sections), dim)
+    out = _equal_parts(tensor, layout.whole(split_size_or_sections), dim)
     return _several(tensor, layout.wrap_dim(dim, len(tensor.meta.shape)), out, "SplitBackward0")
 
 
@@ -146,8 +146,8 @@ def _equal_parts(tensor: Tensor, size: int, dim: int) -> tuple[Tensor, ...]:
         if n:
             raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {n}")
         return (slice_axis(tensor, axis, 0, 0),)
-    _room_for(-(-n // size), "split")
-    return tuple(slice_axis(tensor, axis, i, i + size) for i in range(0, max(n, 1), size))
+    count = _room_for(-(-n // size), "split") if n else 1
+    return tuple(slice_axis(tensor, axis, i * size, i * size + size) for i in range(count))
 
 
 @op(batch="along 0", tangent="linear")

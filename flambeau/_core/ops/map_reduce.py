@@ -89,7 +89,7 @@ def _plan(op: Pointwise, operands: tuple[Any, ...], how: str, numbers: tuple[flo
     dev = operands[0].meta.device
     domain = tuple(shape)
     strides = ((), *[layout.expand_strides(x.meta.shape, x.meta.strides, domain) for x in operands])
-    plan = Plan(program, domain, strides, meta((), (), d, dev), float(layout.numel(shape)), meta(shape, None, d, dev))
+    plan = Plan(program, domain, strides, meta((), (), d, dev), layout.numel(shape) * 1.0, meta(shape, None, d, dev))
     prepared = dispatch.prepare(dev, program, domain, strides, [plan.out.nbytes, *[x.meta.nbytes for x in operands]])
     if not prepared.workspace:
         prepared.name = op.name

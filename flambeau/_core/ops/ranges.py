@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, hooks
+from .. import layout as layout_of
 from ..dtypes import dtype as dtype_class
 from ..engine.fields import has
 from ..errors import warn
@@ -15,6 +16,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import device as device_class
 from ..tensor import Tensor, alias, meta
+from ..unknowns import Unknown
 from . import checks, launch
 from .creation import _finish, _make, _options, counts, tensor
 from .table import op
@@ -22,6 +24,10 @@ from .table import op
 
 def _number(x: Any) -> Any:
     return x.item() if isinstance(x, (Tensor, np.generic)) else x
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, (int, Unknown))
 
 
 def _held(d: dtype_class, *numbers: Any) -> Any:
@@ -50,8 +56,9 @@ def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tenso
     scalars = tuple(E.scalar(i, compute) for i in range(len(numbers)))
     e = E.cast(formula(E.coord(-1), *scalars), d)
     if count:
-        convert = float if compute.kind == "f" else int
-        launch.run(Map((e,), (), (compute,) * len(numbers)), (count,), [t], [], numbers=tuple(convert(v) for v in numbers), name="range")
+        convert: Any = float if compute.kind == "f" else int
+        numbers = tuple([v if isinstance(v, Unknown) else convert(v) for v in numbers])
+        launch.run(Map((e,), (), (compute,) * len(numbers)), (count,), [t], [], numbers=numbers, name="range")
     return t
 
 
@@ -62,7 +69,7 @@ def _limits(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
     start, end, step = _number(start), _number(end), _number(step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
+    if not all(_whole(v) or math.isfinite(v) for v in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (step > 0 and end < start) or (step < 0 and end > start):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
@@ -75,13 +82,13 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
     start, end, step = _limits(start, end, step)
     if dtype is None:
-        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(isinstance(v, int) for v in (start, end, step))
+        dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(map(_whole, (start, end, step)))
                                                      else dtypes.get_default_dtype())
     if dtype is dtypes.int64:
         start, end, step = _held(dtype, start, end, step)
         if step == 0:
             raise RuntimeError("step must be nonzero")
-    whole = all(isinstance(v, int) for v in (start, end, step))
+    whole = all(map(_whole, (start, end, step)))
     count = (end - start + step - (1 if step > 0 else -1)) // step if whole else math.ceil((end - start) / step)
     d, dev = _options(dtype, device)
     counts("arange", d, True)
@@ -94,7 +101,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     if out is not None and out.meta.numel not in (0, count):
         warn(f"The number of elements in the out tensor of shape {list(out.meta.shape)} is {out.meta.numel} which does not match the computed number of "
              f"elements {count}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({count},).")
-    return _finish(ramp(int(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
+    return _finish(ramp(layout_of.whole(count), d, dev, lambda i, a, s: a + E.cast(i, a.dtype) * s, out, (start, step), wide), requires_grad, pin_memory)
 
 
 @op(method=False, name="range")

@@ -44,6 +44,9 @@ class SizeClass:
         self.free: list[int] = []
         self.made = 0
 
+    def __call__(self) -> int:
+        return self.grow()
+
     def grow(self) -> int:
         """An address, after filling the free list from fresh memory.  Raises RuntimeError when there is none."""
         size = self.size
@@ -114,17 +117,22 @@ def _small_sizes() -> list[int]:
 
 
 _small = [SizeClass(s) for s in _small_sizes()]
-_by_64 = [next(c for c in _small if c.size >= max(n, 1) * 64) for n in range(129)]
+by_64 = [next(c for c in _small if c.size >= max(n, 1) * 64) for n in range(129)]
 
 
 def size_class(nbytes: int) -> SizeClass:
     """The class of blocks for `nbytes` (0 to `MIDDLE`); no bytes still get an address."""
     if nbytes <= 8192:
-        return _by_64[(nbytes + 63) >> 6]
+        return by_64[(nbytes + 63) >> 6]
     if nbytes <= SMALL:
         return _small[_step(nbytes, 512) + 7]
     size = large_size(nbytes)
     return _middle.get(size) or _middle.setdefault(size, _MiddleClass(size))
+
+
+def rounded(nbytes: int) -> int:
+    """How large the block is that so many bytes get."""
+    return size_class(nbytes).size if nbytes <= MIDDLE else large_size(nbytes)
 
 
 def _step(nbytes: int, base: int) -> int:

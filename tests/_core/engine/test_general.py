@@ -103,14 +103,9 @@ def each_by_itself() -> Iterator[None]:
     """Nothing is of any kind."""
     def none(*args: Any) -> None:
         return None
-
-    def untraced(*args: Any) -> Any:
-        raise general.NoTrace("nothing is")
     patch = pytest.MonkeyPatch()
     caches.forget()
-    patch.setattr(general, "of_key", none)
-    patch.setattr(general, "of_learned", none)
-    patch.setattr(general, "of_parts", untraced)
+    patch.setattr(general, "kind_of", none)
     try:
         yield
     finally:
@@ -184,6 +179,11 @@ def sized(n: int) -> ops_values.Case:
 
 
 SHAPES = [sized(n) for n in (5, 7, 8, 10, 13)]
+
+
+@pytest.fixture(autouse=True)
+def _dense_kinds_are_traced_as_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(general, "WAIT_DENSE", general.WAIT)
 
 
 def bits_of_all(line: ops_lines.Line, gradient: ops_timing.Gradient | None) -> list[Any]:

@@ -37,10 +37,10 @@ While a block of inference mode runs anywhere, a new storage asks whether it is 
 from __future__ import annotations
 
 from .. import calls
-from . import arguments, objects, sequence, sharing
+from . import arguments, objects, sequence, sharing, sized
 from .translate import translate
 
-NAMES = ("flambeau_call", "flambeau_call_knows", *sharing.NAMES)
+NAMES = ("flambeau_call", "flambeau_call_knows", *sized.NAMES, *sharing.NAMES)
 # what `flambeau_call_knows` is told, in order: the classes of tensors and storages, the variable that says whether operations are recorded, the function
 # that puts a view on its base's list, the kinds of types that have gradients, the names of two entries of a `__dict__`, 0, what memory is given back
 # to that is somebody's; of inference mode the variable, the list that is empty while nobody is in it, the first version, and a view's `_made`
@@ -50,13 +50,14 @@ _WHAT = {name: getattr(calls, name) for name in ("NEW", "VIEW", "DETACHED", "OBJ
 
 def text(places: dict[str, int]) -> str:
     """The IR. places: where slots lie: of a tensor `meta store ptr node base`, of a storage `version free kept address owner` (its meta, ptr and keep), of a
-    meta `dtype`, of a dtype `kind`, of a meta that holds the address `lazy_address`, and `lazy_slots`, how many slots
+    meta each of its own, of a dtype `kind`, of a size class `free_list`, of a meta that holds the address `lazy_address`, and `lazy_slots`, how many slots
     such a one has."""
     known = "".join(f"{name}: ptr = None\n" for name in KNOWS)
     told = f"def flambeau_call_knows({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n    global {', '.join(KNOWS)}\n"
     told += "".join(f"    {name} = {name}_\n" for name in KNOWS)
-    return translate(known + told + arguments.WORD + objects.FILL + sequence.STEPS + _OBJECTS + sharing.INWARDS + _RESULTS + _CALL + sharing.text(),
-                     {**arguments.LAYOUT, **_WHAT, **{name.upper(): place for name, place in places.items()}})
+    parts = known, told, arguments.WORD, objects.FILL, sequence.STEPS, _OBJECTS, sharing.INWARDS, _RESULTS, _CALL, sized.TEXT, sharing.text()
+    return translate("".join(parts),
+                     {**arguments.LAYOUT, **_WHAT, **sized.CONSTANTS, "ITEMS": tuple.__basicsize__, **{name.upper(): place for name, place in places.items()}})
 
 
 # what stands for a tensor or a storage: null where there was an error, or, of a view or a tensor apart, where the other function is asked
@@ -230,7 +231,7 @@ def read(given: ptr, n: i64, tensors: i64, floats: i64, absent: i64, small: i64,
                 return 2
             p = ptr[o + PTR]
             node = ptr[o + NODE]
-            if p is None or node is None:
+            if p is None or node is None or ptr[p + 8] != PyLong_Type:  # a tensor that is traced has no number there
                 return 2
             value = word(p)
             if node != _Py_NoneStruct:
@@ -379,10 +380,9 @@ def gathered(results: ptr, count: i64, how: i64) -> ptr:
 """
 
 _CALL = """
-def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
-    words = self + DATA
+def carried_out(words: ptr, given: ptr, n: i64) -> ptr:
+    "The results of a call with these words; null with an error, and without one where the other function is asked, before anything is launched but checks."
     needs = i64[words]
-    other = ptr[words + 8]
     blocks = i64[words + 48]
     length = i64[words + 56]
     count = i64[words + 64]
@@ -396,14 +396,14 @@ def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
     held = stack(ptr, blocks)
     results = stack(ptr, count)
     if n != needs:
-        return PyObject_Vectorcall(other, given, n, None)
+        return None
     tensors = i64[words + 16]
     state = read(given, n, tensors, i64[words + 24], i64[words + 32], i64[words + 88], bases)
     if state == 2 or state == 1 and i64[words + 40] and records():
-        return PyObject_Vectorcall(other, given, n, None)
+        return None
     for k in range(written):
         if not writable(given, n, tensors, i64[first_written + 16 * k]):
-            return PyObject_Vectorcall(other, given, n, None)
+            return None
     for k in range(blocks):
         new = block(first_block + 24 * k, bases + 8 * (needs + k))
         if new is None:
@@ -430,5 +430,11 @@ def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
     for k in range(done):
         Py_DecRef(ptr[results + 8 * k])
     let_go(first_block, held, blocks)
-    return None if PyErr_Occurred() is not None else PyObject_Vectorcall(other, given, n, None)
+    return None
+
+def flambeau_call(self: ptr, given: ptr, n: i64) -> ptr:
+    made_now = carried_out(self + DATA, given, n)
+    if made_now is not None or PyErr_Occurred() is not None:
+        return made_now
+    return PyObject_Vectorcall(ptr[self + DATA + 8], given, n, None)
 """

@@ -19,6 +19,7 @@ from . import arguments, pool
 from .translate import translate
 
 HEADER_WORDS = 5
+RUN = "flambeau_run"  # what runs a launch's stages, for other machine code: f(header, arguments), with the GIL held
 NAMES = ("flambeau_entry", "flambeau_over", "flambeau_worker", "flambeau_set_threads", "flambeau_set_starter", "flambeau_reset")
 
 
@@ -39,14 +40,7 @@ def set_cpus(word: i64, cpus: i64) -> void: ...
 def set_workers(started: i64, wanted: i64, spare: i64) -> void: ...
 def no_workers() -> void: ...
 
-def flambeau_entry(self: ptr, given: ptr, n: i64) -> ptr:
-    head = self + DATA
-    if n != i64[head]:
-        PyErr_Format(ptr[PyExc_TypeError], "a native launch takes %zd arguments (addresses and numbers), but got %zd", i64[head], n)
-        return None
-    args = stack(i64, n)
-    if not read_words(given, n, i64[head + 8], args):
-        return None
+def flambeau_run(head: ptr, args: ptr) -> void:
     stages = i64[head + 16]
     block = head + i64[head + 32]
     stage = head + HEAD
@@ -54,7 +48,7 @@ def flambeau_entry(self: ptr, given: ptr, n: i64) -> ptr:
         for k in range(stages):
             call(void, ptr[stage], 0, i64[stage + 8], args, block)
             stage = stage + 24
-        return none()
+        return
     if more_wanted():
         got = PyObject_CallNoArgs(starter)
         if got is None:
@@ -66,6 +60,16 @@ def flambeau_entry(self: ptr, given: ptr, n: i64) -> ptr:
         pool_run(ptr[stage], i64[stage + 8], i64[stage + 16], args, block)
         stage = stage + 24
     PyEval_RestoreThread(state)
+
+def flambeau_entry(self: ptr, given: ptr, n: i64) -> ptr:
+    head = self + DATA
+    if n != i64[head]:
+        PyErr_Format(ptr[PyExc_TypeError], "a native launch takes %zd arguments (addresses and numbers), but got %zd", i64[head], n)
+        return None
+    args = stack(i64, n)
+    if not read_words(given, n, i64[head + 8], args):
+        return None
+    flambeau_run(head, args)
     return none()
 
 def flambeau_over(self: ptr, given: ptr, n: i64) -> ptr:

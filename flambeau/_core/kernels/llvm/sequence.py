@@ -18,6 +18,9 @@ import struct
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...unknowns import NoTrace, Unknown
+from ..native import Words
+from ..sized import Head
 from . import arguments, objects
 from .entry import HEADER_WORDS
 from .translate import translate
@@ -45,21 +48,38 @@ def header(launch: Any) -> bytes | None:
     return head if count <= _MOST_ARGUMENTS and not parallel else None
 
 
+def steppable(launch: Any) -> bool:
+    """Whether a launch may be a step of a call of known sizes, or of unknown ones (`native.Words`), whose work the threads may share too."""
+    if launch.__class__ is Words:
+        return launch.words[0].__class__ is int and launch.words[0] <= _MOST_ARGUMENTS
+    head = launch.__self__ if native(launch) else None
+    return isinstance(head, bytes) and struct.unpack_from("<Q", head)[0] <= _MOST_ARGUMENTS
+
+
 def takes_float(launch: Any, number: int) -> bool:
     """Whether an argument of a launch that has a header is a floating-point number."""
-    return number < 64 and bool(struct.unpack_from("<2Q", launch.__self__)[1] >> number & 1)
+    floats = launch.words[1] if launch.__class__ is Words else struct.unpack_from("<2Q", launch.__self__)[1]
+    return number < 64 and bool(floats >> number & 1)
 
 
-def launch_step(launch: Any, args: Sequence[tuple[int, int | float]]) -> tuple[list[int], Any]:
+def launch_step(launch: Any, args: Sequence[tuple[int, Any]]) -> tuple[list[Any], Any]:
     """The words of a launch that has a header, and what must live as long.  args: the number of an address and what is added to it, or -1 and
     a number."""
-    head = launch.__self__
-    floats = struct.unpack_from("<2Q", head)[1]
-    words = [LAUNCH, id(head) + arguments.DATA, len(args)]
+    unknown = launch.__class__ is Words
+    head: Any = None if unknown else launch.__self__
+    floats = launch.words[1] if unknown else struct.unpack_from("<2Q", head)[1]
+    words = [LAUNCH, Head(launch) if unknown else id(head) + arguments.DATA, len(args)]
     for k, (address, value) in enumerate(args):
-        bits = struct.unpack("<Q", struct.pack("<d", value))[0] if floats >> k & 1 else int(value)
-        words += [address & _MASK, bits & _MASK]
-    return words, launch
+        if value.__class__ is Unknown:
+            if floats >> k & 1:
+                value = value * 1.0
+            elif value.value.__class__ is not int:
+                raise NoTrace("a floating-point number where there is none")
+            words += [address & _MASK, value]
+        else:
+            bits = struct.unpack("<Q", struct.pack("<d", value))[0] if floats >> k & 1 else int(value)
+            words += [address & _MASK, bits & _MASK]
+    return words, launch.keep if unknown else launch
 
 
 def bytes_step(kind: int, address: int, offset: int, data: bytes) -> tuple[list[int], Any]:
@@ -94,6 +114,8 @@ def text() -> str:
 
 # does the steps that lie there; 0 where bytes, or lists, were others than they must be
 STEPS = f"""
+runner: ptr = None  # of launches whose work the threads share
+
 def steps(begin: ptr, end: ptr, bases: ptr) -> i1:
     args = stack(i64, {_MOST_ARGUMENTS})
     p = begin
@@ -109,10 +131,13 @@ def steps(begin: ptr, end: ptr, bases: ptr) -> i1:
                     value += i64[bases + 8 * which]
                 i64[args + 8 * k] = value
                 p = p + 16
-            stage = words + {8 * HEADER_WORDS}
-            for k in range(i64[words + 16]):
-                call(void, ptr[stage], 0, i64[stage + 8], args, words + i64[words + 32])
-                stage = stage + 24
+            if i64[words + 24] != 0:
+                call(void, runner, words, args)
+            else:
+                stage = words + {8 * HEADER_WORDS}
+                for k in range(i64[words + 16]):
+                    call(void, ptr[stage], 0, i64[stage + 8], args, words + i64[words + 32])
+                    stage = stage + 24
         elif i64[p] == {FILL}:
             axes = i64[p + 40]
             if not fill(ptr(i64[bases + 8 * i64[p + 24]]), ptr(i64[bases + 8 * i64[p + 8]] + i64[p + 16]), p + 48, axes, i64[p + 32]):

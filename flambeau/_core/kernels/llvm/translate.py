@@ -11,12 +11,12 @@
         return ptr[given]
 
 Types are ptr, i1, i8, i16, i32, i64, float and double; a whole number takes that of what it meets (else i64), True and False are i1, None is a
-pointer.  Whole numbers are signed, but for >>; doubles are added, subtracted and multiplied.
-``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1 with zeros), or cut; ``unsigned(x)`` is an i64, wider
-with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns, ``call(type, f, ...)`` calls a pointer, which
-a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or _Py, and is no function, is the address of
-CPython's object of that name.  A function whose body is ``...`` stands in another text of the module.  What ``(name := x)`` names may not be
-named before, but in a condition's first part.
+pointer.  Whole numbers are signed, but for >>; // and % of them round towards 0; doubles are added, subtracted, multiplied and divided (/).
+``type(x)`` converts: pointers and whole numbers to each other, wider with the sign (an i1 with zeros), or cut; an i64 and a double to each other;
+``unsigned(x)`` is an i64, wider with zeros; ``bits(x)`` a double's 64 bits.  ``stack(type, n)`` is memory until the function returns,
+``call(type, f, ...)`` calls a pointer, which a function's name is too, a text is a pointer to its bytes and a 0.  A name that begins with Py or _Py, and is
+no function, is the address of CPython's object of that name.  A function whose body is ``...`` stands in another text of the module.  What ``(name := x)``
+names may not be named before, but in a condition's first part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _TYPES = frozenset((*_BITS, "ptr", "float", "double", "void"))
-_OPERATORS = {"Add": "add", "Sub": "sub", "Mult": "mul", "BitAnd": "and", "BitOr": "or", "BitXor": "xor", "LShift": "shl", "RShift": "lshr"}
+_OPERATORS = {"Add": "add", "Sub": "sub", "Mult": "mul", "BitAnd": "and", "BitOr": "or", "BitXor": "xor", "LShift": "shl", "RShift": "lshr",
+              "FloorDiv": "sdiv", "Mod": "srem", "Div": "div"}
 _COMPARED = {"Eq": "eq", "Is": "eq", "NotEq": "ne", "IsNot": "ne", "Lt": "slt", "LtE": "sle", "Gt": "sgt", "GtE": "sge"}
 _API = """
 void Py_IncRef(ptr); void Py_DecRef(ptr); void PyErr_Clear(); ptr PyErr_Occurred(); i32 PyErr_ExceptionMatches(ptr); ptr PyErr_Format(ptr, ptr, ...)
@@ -43,7 +44,7 @@ ptr PyNumber_Long(ptr); ptr PyNumber_Float(ptr); i64 PyDict_Size(ptr)
 ptr PyObject_CallNoArgs(ptr); ptr PyObject_CallOneArg(ptr, ptr); ptr PyObject_Vectorcall(ptr, ptr, i64, ptr)
 ptr PyObject_CallFunctionObjArgs(ptr, ...); ptr PyObject_CallMethodObjArgs(ptr, ptr, ...); ptr PyObject_GenericGetDict(ptr, ptr)
 ptr PyObject_GetAttr(ptr, ptr); i32 PyObject_RichCompareBool(ptr, ptr, i32); i64 PyObject_Size(ptr); i32 PyObject_IsTrue(ptr)
-ptr PyDict_GetItemWithError(ptr, ptr); i32 PyDict_SetItem(ptr, ptr, ptr); ptr PyWeakref_NewRef(ptr, ptr)
+ptr PyDict_GetItemWithError(ptr, ptr); i32 PyDict_SetItem(ptr, ptr, ptr); void PyDict_Clear(ptr); ptr PyWeakref_NewRef(ptr, ptr)
 ptr PyList_New(i64); i32 PyList_Append(ptr, ptr); i64 PyList_Size(ptr); ptr PyList_GetItem(ptr, i64); i32 PyList_SetItem(ptr, i64, ptr)
 ptr PyList_AsTuple(ptr); ptr PyTuple_New(i64); i32 PyTuple_SetItem(ptr, i64, ptr); i64 PyTuple_Size(ptr); ptr PyTuple_GetItem(ptr, i64)
 ptr PyUnicode_InternFromString(ptr); ptr PyCapsule_New(ptr, ptr, ptr); i32 PyCapsule_IsValid(ptr, ptr); ptr PyCapsule_GetPointer(ptr, ptr)
@@ -357,8 +358,10 @@ class _Function:
             counted = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "shl": int.__lshift__, "or": int.__or__}[op]
             return Value("", str(counted(int(a.name), int(b.name))))
         kind = a.type or b.type
-        if kind == "double" and op in ("add", "sub", "mul"):
+        if kind == "double" and op in ("add", "sub", "mul", "div"):
             op = "f" + op
+        elif op == "div":
+            self.wrong(node)
         return Value(kind, self.op(f"{op} {kind} {self.typed(a, kind, node)}, {self.typed(b, kind, node)}"))
 
     def of_UnaryOp(self, node: ast.UnaryOp) -> Value:
@@ -428,7 +431,9 @@ class _Function:
         if "ptr" in (to, v.type):
             how = "inttoptr" if to == "ptr" else "ptrtoint"
         elif to in ("float", "double"):
-            how = {"float": "fpext", "double": "fptrunc"}.get(v.type) or self.wrong(node)
+            how = {"float": "fpext", "double": "fptrunc", "i64": "sitofp"}.get(v.type) or self.wrong(node)
+        elif v.type == "double":
+            how = "fptosi"
         else:
             how = "trunc" if _BITS[to] < _BITS.get(v.type, 0) else "zext" if zeros else "sext"
         return Value(to, self.op(f"{how} {v.type} {v.name} to {to}"))

@@ -1,0 +1,322 @@
+"""Bodies traced with unknown sizes: a call whose operation gives no plan is watched once for all shapes of its kind.
+
+The body is carried out on tensors of unknown sizes, of which there is no memory, while a capture notes what it launches and keeps it from being done.  Sizes
+and addresses go through its Python as unknown numbers (`unknowns`) and as addresses of which nothing can be read; what it allocates is such an address
+too.  The launches, with the conditions that sizes must meet, become one builtin in machine code (`Calls.sized`).  What follows from values, what
+is drawn, and what Python writes or warns of is left to the body.
+
+An unknown number is no int: code that asks so takes another turn than with the number itself.  So the body is watched a second time, on operands whose sizes
+are known, and must ask for the same, word by word, before anything is launched; then what the builtin gives for the example is held against what the
+body gives, bit by bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..autograd.mode import _grad, no_grad
+from ..kernels.calls import DETACHED, NEW, OBJECT, SAME, VIEW, Block, Made
+from ..kernels.llvm import sequence
+from ..kernels.native import Words
+from ..runtime import caches, capture, cpu_memory, dispatch
+from ..runtime.device import CPU
+from ..tensor import Meta, Storage, Tensor
+from ..unknowns import FIRST_ROOM, Address, NoTrace, Trace, Unknown
+from . import general
+from .plans import CALLS, block_of
+from .scripts import BLOCK, OPERAND, Fresh, Owner, Place, copied
+from .trials import attempted, captured, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .operation import Operation
+
+    Values = tuple[Any, ...]
+
+_LEAST = 1 << 16  # no block lies so low: a smaller integer is a number
+_MOST_BYTES = 1 << 20  # of an example's operand, of which copies are made
+_MOST_STEPS = 32
+
+
+def try_kind(operation: Operation, values: Values, passed: Sequence[int], key: Any, least: Any, env: dict[str, Any]) -> None:
+    """Has the kind of a call traced that the body carried out, if it is time to.
+
+    passed: the places among the arguments of what a call of a kind is given; key, least: see `general.kind_of`; env: where the operation's caches are.
+    """
+    epoch, renewed = caches.epoch, caches.renewed
+    given = [values[i] for i in passed]
+    kin = general.kind_of(key, least)
+    if kin is None:
+        return
+    operands = [t for v in given for t in (v if type(v) in (tuple, list) else (v,)) if isinstance(t, Tensor)]
+    if _grad.get() and any(t.node is not None for t in operands):
+        return  # machine code carries out what nobody records
+    try:
+        due = general.due(env["kinds"], kin, epoch, general.WAIT_BODY, env["fresh"])
+    except TypeError:  # a part without a hash
+        return
+    if due is None:
+        return
+    made = None
+    if all(t.meta.device is CPU and t.meta.plain and t.meta.nbytes <= _MOST_BYTES for t in operands):
+        made = attempted(operation.name + " (traced)", CPU, lambda: _traced(operation, values, passed, operands, least, kin[1]))
+    if made is None or made[1]:
+        due.failures += 1  # what holds for one number only seldom helps
+    if made is not None and renewed == caches.renewed:
+        due.native.append(made[0])
+
+
+def _traced(operation: Operation, values: Values, passed: Sequence[int], operands: list[Tensor], least: Any,
+            sizes: tuple[int, ...]) -> tuple[Callable[..., Any], bool]:
+    """The builtin of a kind, by an example, and whether it holds for some number of it only."""
+    example = _Body(sizes)
+    stood = tuple([example.argument(v, least if least.__class__ is int else least[i] if i < len(least) else 0, least.__class__ is int)
+                   for i, v in enumerate(values)])
+    pattern = [values[i] for i in passed]
+    if any(type(v) in (tuple, list) and any(isinstance(x, Tensor) for x in v) and not all(isinstance(x, Tensor) for x in v) for v in pattern):
+        raise NoTrace("tensors among others in a list")
+    roles = "".join(["t" * len(v) if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else "t" if isinstance(v, Tensor) else "x" for v in pattern])
+    if len(example.operands) != len(operands):
+        raise NoTrace("operands elsewhere")
+    fresh = Fresh()
+    example.trace.hashes = True
+
+    def work(unknown: list[Tensor]) -> Any:
+        return operation.as_they_are(stood)
+    ours, theirs = ([copied(t) for t in operands] for _ in range(2))
+    try:
+        with no_grad():
+            taken, made = captured(work, example.operands, 0, dry=CPU)
+            known = Fresh()
+            taken_so, made_so = captured(lambda copies: operation.as_they_are(_with(values, iter(copies))), theirs, 0, dry=CPU)
+    finally:
+        caches.drop(caches.DRY)
+        example.trace.hashes = False
+    if _told(taken, made, example.operands, fresh, example.trace) != _told(taken_so, made_so, theirs, known, None):
+        raise NoTrace("it asks for something else where sizes are known")
+    run = _Script(example, fresh, roles).builtin(taken, made)
+    with no_grad():
+        theirs = [copied(t) for t in operands]
+        expected = operation.as_they_are(_with(values, iter(theirs)))
+        found = run(sizes, *_flat(_with(values, iter(ours)), passed))
+    if found is NotImplemented:
+        raise NoTrace("it does not hold for its example")
+    compare(expected, found)
+    for a, b in zip(theirs, ours, strict=True):
+        compare(a, b)
+    return run, example.trace.stuck > 0
+
+
+def _with(values: Values, operands: Any) -> Values:
+    """The arguments with other tensors."""
+    return tuple([next(operands) if isinstance(v, Tensor) else type(v)([next(operands) if isinstance(x, Tensor) else x for x in v])
+                  if type(v) in (tuple, list) else v for v in values])
+
+
+def _flat(values: Values, passed: Sequence[int]) -> list[Any]:
+    """What the builtin is given: tensors in lists one by one."""
+    found: list[Any] = []
+    for i in passed:
+        v = values[i]
+        found += v if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else [v]
+    return found
+
+
+def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: Fresh, trace: Trace | None) -> Any:
+    """What a captured call asked for and gave, with the example's numbers for those that are unknown, as what can be compared."""
+    owner = None if trace is not None else Owner(operands)
+    blocks: dict[Any, int] = {}
+
+    def place(x: Any) -> Any:
+        if x.__class__ is Address:
+            if x.number < FIRST_ROOM:
+                return "operand", x.number, value(x.offset)
+            assert trace is not None
+            return "block", blocks.setdefault(x.number, len(blocks)), value(x.offset), cpu_memory.rounded(value(trace.rooms[x.number - FIRST_ROOM].nbytes))
+        found = None if owner is None else owner.find(x)
+        if found is not None:
+            return "operand", *found
+        base, size = fresh.block(x)
+        return "block", blocks.setdefault(("known", base), len(blocks)), x - base, size
+
+    def value(x: Any) -> Any:
+        return x.value if x.__class__ is Unknown else x
+
+    def header(prepared: Any) -> Any:
+        entry = prepared.entry
+        if entry.__class__ is Words:
+            return b"".join([(value(w) & (1 << 64) - 1).to_bytes(8, "little") for w in entry.words])
+        return entry.__self__ if sequence.native(entry) else id(entry)
+
+    def launch(s: Any) -> Any:
+        if not isinstance(s, capture.Launch):
+            raise NoTrace(f"a {type(s).__name__}")
+        prepared, numbers = s.prepared, s.args
+        if prepared.condition is not None:
+            counting, given = prepared.condition
+            return header(counting), place(s.args[0]), [repr(value(x)) for x in given], counting.workspace
+        end = addresses(s)
+        return header(prepared), [place(x) if is_address(x, i, end) else repr(value(x)) for i, x in enumerate(numbers)]
+
+    def result(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            m = x.meta
+            return (place(x.ptr), tuple(map(value, m.shape)), tuple(map(value, m.strides)), m.dtype, value(m.numel), value(m.nbytes), m.contiguous,
+                    next((i for i, t in enumerate(operands) if t.store is x.store), -1), x.base is None, repr(x.__dict__.get("_made")))
+        return [type(x), *map(result, x)] if isinstance(x, (tuple, list)) else repr(value(x))
+    return [launch(s) for s in taken.steps], result(made), [t.store.version for t in operands]
+
+
+def addresses(s: capture.Launch) -> int:
+    """How many of a launch's arguments, the first ones, may be addresses."""
+    p = s.prepared.program
+    return len(s.args) if p is None else s.prepared.outputs + len(p.inputs) + bool(s.prepared.workspace)
+
+
+def is_address(x: Any, number: int, end: int) -> bool:
+    return x.__class__ is Address or number < end and x.__class__ is int and x >= _LEAST
+
+
+class _Body(general.Example):
+    """Unknown arguments of a body."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes)
+        self.operands: list[Tensor] = []
+
+    def tensor(self, t: Tensor, number: int) -> Tensor:
+        made = super().tensor(t, len(self.operands))
+        made.store = s = Storage()
+        s.ptr, s.version, s.meta, s.free = made.ptr, 0, made.meta, []
+        self.operands.append(made)
+        return made
+
+    def argument(self, v: Any, least: int, deep: bool) -> Any:
+        if deep:
+            return self.all(v, 0)
+        if isinstance(v, Tensor):
+            return self.tensor(v, 0)
+        return self.constant(v, least) if least else v
+
+
+class _Script:
+    """What a traced body did, as the parts of a builtin."""
+
+    def __init__(self, example: _Body, fresh: Fresh, roles: str) -> None:
+        self.example, self.fresh, self.roles = example, fresh, roles
+        self.arguments = [i for i, role in enumerate(roles) if role == "t"]
+        self.rooms: list[Any] = []  # of the blocks: a meta of unknown sizes, or so many bytes
+        self.kept: dict[int, Meta] = {}  # of blocks in which results lie, the meta of the storage
+        self._at: dict[Any, int] = {}
+
+    def place(self, x: Any) -> Place:
+        """Where an address is.  Raises NoTrace where it is nobody's."""
+        if x.__class__ is Address:
+            if x.number < FIRST_ROOM:
+                return Place(OPERAND, x.number, x.offset)
+            return Place(BLOCK, self._block(x.number, self.example.trace.rooms[x.number - FIRST_ROOM]), x.offset)
+        base, size = self.fresh.block(x)
+        return Place(BLOCK, self._block(("known", base), size), x - base)
+
+    def _block(self, key: Any, of: Any) -> int:
+        found = self._at.get(key)
+        if found is None:
+            found = self._at[key] = len(self.rooms)
+            self.rooms.append(of)
+        return found
+
+    def address(self, x: Any) -> tuple[int, Any]:
+        if not isinstance(x, Place):
+            return -1, x
+        return (self.arguments[x.number] if x.of == OPERAND else len(self.roles) + x.number), x.offset
+
+    def builtin(self, taken: capture.Capture, made: Any) -> Callable[..., Any]:
+        """The builtin of what was captured, and of the results."""
+        operands = self.example.operands
+        if taken.foreign or len(taken.steps) > _MOST_STEPS:
+            raise NoTrace("memory of others, or many launches")
+        steps: list[Any] = []
+        written: set[int] = set()
+        for s in taken.steps:
+            if not isinstance(s, capture.Launch):
+                raise NoTrace(f"a {type(s).__name__}")
+            steps += self._launch(s, written)
+        rises = {i: t.store.version for i, t in enumerate(operands) if t.store.version}
+        if not written <= rises.keys():
+            raise NoTrace("an operand is written and its version stays")
+        parts: Any = made if type(made) in (tuple, list) or hasattr(made, "_fields") else [made]
+        results = [self._result(x) for x in parts]
+        if not steps and all(r.what in (SAME, OBJECT) for r in results):
+            raise NoTrace("it gives no new tensor")
+        gather = None if parts is not made else type(made) if type(made) in (tuple, list) else parts._make
+        blocks = [self._room(i) for i in range(len(self.rooms))]
+        return CALLS.sized(self.example.trace, len(self.example.numbers), self.roles, blocks, steps, results, gather,
+                           any(t.meta.dtype.kind in "fc" for t in operands), [(self.arguments[i], rise) for i, rise in rises.items()])
+
+    def _launch(self, s: capture.Launch, written: set[int]) -> list[Any]:
+        prepared = s.prepared
+        if s.device is not CPU or not prepared.lasting or prepared.settling:
+            raise NoTrace("a launch that may not be kept")
+        if prepared.condition is not None:
+            counting, numbers = prepared.condition
+            if written:
+                raise NoTrace("a check after a write")
+            count, *room = [self._scratch(n) for n in (8, counting.workspace) if n]
+            launch = self._step(counting, (count, self.place(s.args[0]), *room, *numbers))
+            at, offset = self.address(count)
+            return [launch, sequence.bytes_step(sequence.SAME, at, offset, bytes(8))]
+        end = addresses(s)
+        args = [self.place(x) if is_address(x, i, end) else x for i, x in enumerate(s.args)]
+        for x in args[:prepared.outputs]:
+            if not isinstance(x, Place):
+                raise NoTrace("a write to what is nobody's")
+            if x.of == OPERAND:
+                written.add(x.number)
+        return [self._step(prepared, args)]
+
+    def _step(self, prepared: Any, args: Sequence[Any]) -> Any:
+        launch = dispatch.direct(CPU, prepared)
+        if not sequence.steppable(launch):
+            raise NoTrace(f"no machine code for {prepared.name}")
+        words, kept = sequence.launch_step(launch, [self.address(x) for x in args])
+        return words, (kept, prepared.keep)  # whose memory its words may hold
+
+    def _scratch(self, size: Any) -> Place:
+        if isinstance(size, Unknown):
+            raise NoTrace("a check with a workspace")
+        return Place(BLOCK, self._block(("scratch", len(self.rooms)), size), 0)
+
+    def _room(self, number: int) -> Block:
+        of, kept = self.rooms[number], self.kept.get(number)
+        if isinstance(of, Meta):
+            return block_of(of, kept is not None)
+        if of > cpu_memory.MIDDLE:
+            raise NoTrace("a large block of a known size")
+        sizes = cpu_memory.size_class(of)
+        return Block(sizes.free, sizes.grow, kept)
+
+    def _result(self, x: Any) -> Made:
+        if not isinstance(x, Tensor):
+            if x is None or type(x) in (bool, int, float, complex, str):
+                return Made(OBJECT, x)
+            raise NoTrace(f"a result of class {type(x).__name__}")
+        operands = self.example.operands
+        for i, t in enumerate(operands):
+            if x is t:
+                return Made(SAME, None, self.arguments[i])
+        if type(x) is not Tensor or not x.meta.plain or x.node is not None:
+            raise NoTrace("a result of a class of its own")
+        for i, t in enumerate(operands):
+            if x.store is t.store:
+                offset = x.ptr - t.ptr
+                if x.base is None:
+                    return Made(DETACHED, x.meta, self.arguments[i], offset)
+                if x.base is not t:
+                    raise NoTrace("a view of another view")
+                return Made(VIEW, x.meta, self.arguments[i], offset, x.__dict__.get("_made"))
+        place = self.place(x.ptr)
+        if place.of != BLOCK or not x.__dict__.keys() <= {"_views"}:
+            raise NoTrace("a result that more is said of")
+        self.kept[place.number] = x.store.meta
+        return Made(NEW, x.meta, place.number, place.offset)
