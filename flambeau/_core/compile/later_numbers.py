@@ -78,12 +78,13 @@ def _looking(base: type, name: str) -> Callable[..., Any]:
 
 
 # whoever looks at one unseen by the run makes it a condition
-_LOOKS = ("bool", "eq", "ne", "lt", "le", "gt", "ge", "hash", "repr", "str", "format", "index", "int", "float", "trunc", "floor", "ceil", "round", "abs", "neg",
-          "pos", "invert", *[side + op for op in (*_RECKONED, "divmod", "and", "or", "xor", "lshift", "rshift") for side in ("", "r")])
+_LOOKS = ("__bool__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __repr__ __str__ __format__ __index__ __int__ __float__ __trunc__ __floor__ __ceil__ "
+          "__round__ __abs__ __neg__ __pos__ __invert__").split()
+_LOOKS += [f"__{side}{op}__" for op in (*_RECKONED, "divmod", "and", "or", "xor", "lshift", "rshift") for side in ("", "r")]
 for _class, _base in ((Whole, int), (Real, float)):
     for _name in _LOOKS:
-        if hasattr(_base, f"__{_name}__"):
-            setattr(_class, f"__{_name}__", _looking(_base, f"__{_name}__"))
+        if hasattr(_base, _name):
+            setattr(_class, _name, _looking(_base, _name))
 
 
 def number(how: How) -> Any:

@@ -409,10 +409,11 @@ def test_recorded_writes_of_another_type_are_planned() -> None:
         assert o.logical_xor_(y) is o and o.tolist() == [1, 0] and o.grad_fn.name() == "LogicalXorBackward0"
         (o * o).sum().backward()
         assert x.grad.tolist() == [0, 0] and (y.grad is None or y.grad.tolist() == [0, 0])
-    o = torch.tensor([1.5, 2.5], requires_grad=True) * 1
-    with entered("inplace") as seen:  # the way of calls without a plan
-        o.logical_xor_(y)
-    assert not seen
+    for _ in range(4):
+        x, o = torch.tensor([0.0, 2.0], requires_grad=True), torch.tensor([1.5, 2.5], requires_grad=True) * 1
+        with entered("inplace") as seen:  # the way of calls without a plan, which the truths of another operand with a gradient take
+            o.lt_(x)
+    assert not seen and o.tolist() == [0, 0] and o.grad_fn.name() == "LtBackward0"
 
 
 def test_recorded_layouts_in_place_are_planned() -> None:
