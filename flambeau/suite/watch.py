@@ -81,7 +81,8 @@ class Watch:
 
 def living() -> list[Storage]:
     """All storages on GPUs."""
-    return [o for o in gc.get_objects() if type(o) is Storage and hasattr(o, "meta") and o.meta.device.type == "cuda"]
+    # those of traces have no memory
+    return [o for o in gc.get_objects() if type(o) is Storage and hasattr(o, "meta") and o.meta.device.type == "cuda" and type(o.ptr) is int]
 
 
 def _allocated() -> int:

@@ -28,7 +28,9 @@ class Living:
     """The storages that live now, or these, which it keeps alive: what is allocated later is new."""
 
     def __init__(self, those: list[Storage] | None = None) -> None:
-        found = [s for s in (instances(Storage) if those is None else those) if type(s) is Storage and s.ptr and s.meta.device.type != "meta"]
+        # those without memory, of the meta device and of traces, have no address
+        found = [s for s in (instances(Storage) if those is None else those)
+                 if type(s) is Storage and type(s.ptr) is int and s.ptr and s.meta.device.type != "meta"]
         found.sort(key=lambda s: (s.ptr, s.meta.nbytes))
         self._starts = [s.ptr for s in found]
         self._ends: list[int] = []  # the highest end of this storage and all that begin before it

@@ -7,6 +7,7 @@ from typing import Any
 import flambeau as torch
 from flambeau._core.compile.owners import Living, instances
 from flambeau._core.tensor import Storage
+from flambeau._core.unknowns import Address
 
 
 def test_instances_are_those_of_derived_classes_too() -> None:
@@ -39,3 +40,11 @@ def test_an_address_is_found_in_what_lives() -> None:
     assert living.find(late.data_ptr()) is not late.store
     assert Living([late.store]).find(a.data_ptr()) is None
     assert list(Living([late.store])) == [late.store]
+
+
+def test_storages_of_traces_have_no_memory() -> None:
+    traced = Storage()
+    traced.ptr, traced.version, traced.meta, traced.free = Address(0), 0, torch.ones(3).meta, []  # type: ignore[assignment]
+    x = torch.ones(5)
+    found = Living()
+    assert traced not in list(found) and x.store in list(found) and list(Living([traced])) == []
