@@ -48,7 +48,7 @@ def test_a_given_gradient_is_not_taken_over():
 
 
 def test_a_leaf_borrows_the_memory_of_a_view_of_the_gradient():
-    x, g, others = fb.ones(2, 3, requires_grad=True), fb.rand(6), set(tape._lent)  # of tests before, whose gradients still live
+    x, g, others = fb.ones(2, 3, requires_grad=True), fb.rand(6), set(tape.lent)  # of tests before, whose gradients still live
     before = g.clone()
     x.view(6).backward(g)
     first = x.grad
@@ -60,7 +60,7 @@ def test_a_leaf_borrows_the_memory_of_a_view_of_the_gradient():
     assert x.grad.data_ptr() != g.data_ptr() and fb.equal(x.grad, before.view(3, 2).t())
     x.grad = None
     x.view(6).backward(g)
-    assert x.grad.data_ptr() == g.data_ptr() and not tape._lent.keys() - {id(g.store)} - others
+    assert x.grad.data_ptr() == g.data_ptr() and not tape.lent.keys() - {id(g.store)} - others
 
 
 def test_leaves_do_not_borrow_the_same_memory():
