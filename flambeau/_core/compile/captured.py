@@ -149,7 +149,8 @@ def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
 
     The contract, as a CUDA graph's: what `f` does follows from the layouts of the tensors among its arguments, from its other arguments (compared by
     value) and from the contents of tensors.  It may change tensors in place (parameters, buffers, an optimizer's state), run `backward()` and step an
-    optimizer of those that say they can be (Adam, AdamW, SGD); tensors that it leaves behind, such as gradients, lie where they lay when it was captured.
+    optimizer of those that say they can be (`torch.optim`'s but for Adafactor, LBFGS, Muon and SparseAdam; RAdam's must be captured once its steps are
+    rectified); tensors that it leaves behind, such as gradients, lie where they lay when it was captured.
     Python is not run again: lists are not appended to, nothing is printed, and what changes in Python is not seen, but for the options of a parameter
     group that are numbers.  Random draws are draws of their generators.  Results are new tensors, detached.
 

@@ -54,7 +54,9 @@ def rows(f: Callable[..., Any], *inputs: tuple[Any, ...]) -> None:
 
 @pytest.mark.parametrize(("optimizer", "options"), [
     (torch.optim.AdamW, {"lr": 0.01}), (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1, "amsgrad": True}), (torch.optim.SGD, {"lr": 0.1}),
-    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01})])
+    (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}), (torch.optim.NAdam, {}), (torch.optim.ASGD, {"lr": 0.01}),
+    (torch.optim.Adagrad, {"lr": 0.1}), (torch.optim.Rprop, {"lr": 0.01}), (torch.optim.Adadelta, {}), (torch.optim.Adamax, {}),
+    (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.5})])
 def test_training_steps_are_those_of_the_function(optimizer: Any, options: dict[str, Any]) -> None:
     net, steps, step = mlp(optimizer, **options)
     other, others, plain = mlp(optimizer, **options)
@@ -337,8 +339,21 @@ def test_seeding_is_refused() -> None:
 
 
 def test_optimizers_whose_numbers_are_not_renewed_are_refused() -> None:
-    _, _, step = mlp(torch.optim.NAdam)
-    assert "NAdam" in refused(step, *batches(1)[0])
+    class Own(torch.optim.SGD):
+        renews = False
+    _, _, step = mlp(Own, lr=0.1)
+    assert "Own" in refused(step, *batches(1)[0])
+    _, _, step = mlp(torch.optim.Adafactor)
+    assert "values" in refused(step, *batches(1)[0])
+
+
+def test_a_step_of_another_kind_is_refused() -> None:
+    """RAdam's first steps are not rectified."""
+    _, _, step = mlp(torch.optim.RAdam)
+    g, data = torch.capture(step), batches(12)
+    with pytest.raises(RuntimeError, match="capture it again"):
+        for batch in data:
+            g(*batch)
 
 
 def test_bad_arguments() -> None:

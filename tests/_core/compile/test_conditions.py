@@ -9,7 +9,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import compiled
+from flambeau._core.compile import compiled, kept
 from flambeau.nn import functional as F
 
 
@@ -139,7 +139,7 @@ def test_values_are_conditions(case: Any) -> None:
 
 
 def test_records_whose_checks_keep_failing_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_WASTED", 3)
+    monkeypatch.setattr(kept, "_WASTED", 3)
 
     def f(x: Any) -> Any:
         return x * 2 if x.sum() > 0 else x * 3

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import captured, compiled, history, memory, passes
+from flambeau._core.compile import captured, compiled, history, kept, memory, passes
 from flambeau._core.runtime import capture, cpu_memory
 from flambeau.nn import functional as F
 from tests._core.compile.test_passes import _STEP, held_against_python, same_bits
@@ -22,7 +22,7 @@ from tests._core.compile.test_passes import _STEP, held_against_python, same_bit
 @pytest.fixture
 def spoils(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is filled with NaN as soon as nobody is said to read it any more."""
-    for module in (captured, compiled, history):
+    for module in (captured, kept, history):
         monkeypatch.setattr(module, "shortened", partial(passes.shortened, spoils=True))
 
 
