@@ -16,8 +16,10 @@ is emptied, are those that were filled: it belongs to the world in which that ha
 
 from __future__ import annotations
 
+from collections import deque
 from functools import wraps
 from itertools import count
+from operator import getitem, setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, forks
@@ -143,22 +145,20 @@ def _show(to: int, default: Any) -> None:
     global world, epoch, _default
     with _lock:
         if to != world or default is not _default:
-            here = _away[world, _default] = {n: _spaces[n][_names[n]] for n in _filled}
+            filled = list(_filled)
+            here = _away[world, _default] = dict(zip(filled, map(getitem, map(_spaces.__getitem__, filled), map(_names.__getitem__, filled)), strict=True))
             there = _away.pop((to, default), {})
             world, _default, epoch = to, default, epoch + 1
-            for n in here.keys() - there.keys():
-                _change(n, {})
-            for n, cached in there.items():
-                _change(n, cached)
+            shown = dict.fromkeys(here)
+            shown.update(there)
+            # loops in C
+            spaces, names = list(map(_spaces.__getitem__, shown)), list(map(_names.__getitem__, shown))
+            cached = [{} if x is None else x for x in shown.values()]
+            deque(map(_shown.__delitem__, map(id, map(getitem, spaces, names))), 0)
+            deque(map(setitem, spaces, names, cached), 0)
+            _shown.update(zip(map(id, cached), shown, strict=True))
             _filled.clear()
             _filled.update(there)
-
-
-def _change(number: int, cached: dict[Any, Any]) -> None:
-    space, name = _spaces[number], _names[number]
-    del _shown[id(space[name])]
-    space[name] = cached
-    _shown[id(cached)] = number
 
 
 def observed() -> bool:
