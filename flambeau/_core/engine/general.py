@@ -319,6 +319,7 @@ def _tracing(kind: Kind, sizes: tuple[int, ...]) -> Iterator[Example]:
         yield Example(sizes)
     except Exception as error:
         kind.failures += 1
+        error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames hold the example's operands
         kind.reason = error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -236,3 +238,15 @@ def test_what_a_first_call_fills_is_no_part_of_a_plan_for_others() -> None:
             y = x.to(fl.float32).requires_grad_()
             y[:, 1:n - 2:2].sum().backward()
             assert y.grad is not None and y.grad[:, :, 0].sum().item() == 2 * len(range(1, n - 2, 2))
+
+
+def test_a_trace_that_fails_holds_no_operands() -> None:
+    """`tolist` follows from values, so no plan of it is traced."""
+    caches.forget()
+    for n in range(3, 30):
+        x = fl.ones(n, 2)
+        storage = weakref.ref(x.store)
+        assert x.tolist() == [[1.0, 1.0]] * n
+        del x
+        gc.collect()
+        assert storage() is None
