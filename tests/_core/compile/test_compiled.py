@@ -134,12 +134,7 @@ def test_modes_around_the_call_have_their_effect(around: Any) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- calls that leave Python out
-@pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("always_kept")  # of all in this file
 
 
 class Layer(nn.Module):

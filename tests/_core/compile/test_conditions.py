@@ -9,16 +9,10 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import compiled, kept
+from flambeau._core.compile import kept
 from flambeau.nn import functional as F
 
-
-@pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("always_kept")
 
 
 class Parts(NamedTuple):

@@ -12,7 +12,6 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import compiled
 from flambeau._core.compile.later_numbers import LATER
 from flambeau.nn import functional as F
 
@@ -20,12 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("always_kept")
 
 
 class Meter:

@@ -17,13 +17,7 @@ from flambeau._core.runtime import dispatch
 from tests._core.compile.test_passes import _STEP as STEP
 from tests._core.compile.test_passes import program
 
-
-@pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("always_kept")
 
 
 class World:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import captured, compiled, history, kept, memory, passes
+from flambeau._core.compile import captured, history, kept, memory, passes
 from flambeau._core.runtime import capture, cpu_memory
 from flambeau.nn import functional as F
 from tests._core.compile.test_passes import _STEP, held_against_python, same_bits
@@ -128,11 +128,8 @@ def test_training_steps_read_nothing_that_is_gone(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "usual"), [("attention", False), ("attention", True), ("convolutions", True)])
-@pytest.mark.usefixtures("spoils")
-def test_compiled_steps_read_nothing_that_is_gone(name: str, usual: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+@pytest.mark.usefixtures("spoils", "always_kept")
+def test_compiled_steps_read_nothing_that_is_gone(name: str, usual: bool) -> None:
     make, shape = _MODELS[name]
     losses = []
     for compiles in (True, False):

@@ -9,18 +9,11 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
-from flambeau._core.compile import compiled
 from flambeau._core.compile.replay import HalfWay
 from flambeau._core.runtime import dispatch
 from flambeau.nn import functional as F
 
-
-@pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could be kept is, however long it takes."""
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+pytestmark = pytest.mark.usefixtures("always_kept")
 
 
 class Recurrent(nn.Module):

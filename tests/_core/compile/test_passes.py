@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import flambeau as torch
-from flambeau._core.compile import compiled, passes
+from flambeau._core.compile import passes
 from flambeau.nn import functional as F
 
 _TYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool)
@@ -151,10 +151,8 @@ def test_random_programs_are_those_of_python(steps: list[tuple[str, int, int, in
     held_against_python(steps, shape, seed, torch.capture, spoil, 4)
 
 
-def test_random_programs_compiled_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "pays", lambda *times: True)
-    monkeypatch.setattr(compiled, "_TIMED", 1)
-    monkeypatch.setattr(compiled, "AFTER", 1)
+@pytest.mark.usefixtures("always_kept")
+def test_random_programs_compiled_are_those_of_python() -> None:
     kept = []
 
     def spoil_records(made: Any) -> None:
