@@ -343,18 +343,19 @@ class Trace:
             raise NoTrace("too long")
         self.lines.append((text, "", tuple([x.name for x in reads if x.__class__ is Unknown])))
 
-    def kept(self, needed: set[str]) -> list[tuple[str, str]]:
-        """The lines that conditions and these names need, in order: each with the name that it assigns, "" for a condition."""
+    def kept(self, needed: set[str], conditions: bool = True) -> list[tuple[str, str]]:
+        """The lines that conditions and these names need, in order: each with the name that it assigns, "" for a condition.  conditions: whether those are
+        wanted."""
         needed, kept = set(needed), []
         for text, name, reads in reversed(self.lines):
-            if not name or name in needed:
+            if name in needed if name else conditions:
                 needed.update(reads)
                 kept.append((text, name))
         return kept[::-1]
 
-    def written(self, needed: set[str]) -> list[str]:
+    def written(self, needed: set[str], conditions: bool = True) -> list[str]:
         """The same as the text of a function that gives NotImplemented where a condition does not hold."""
-        return [text if name else f"if not ({text}): return NotImplemented" for text, name in self.kept(needed)]
+        return [text if name else f"if not ({text}): return NotImplemented" for text, name in self.kept(needed, conditions)]
 
 
 def _text(x: Any) -> str:

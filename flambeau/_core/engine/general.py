@@ -28,10 +28,10 @@ from ..kernels.programs import Map, Reduce, Rows, Scan
 from ..kernels.specs import Spec
 from ..runtime import caches
 from ..runtime.device import CPU, device
-from ..tensor import Meta, Sketch, Tensor, described, meta, new, storage
+from ..tensor import Meta, Sketch, Storage, Tensor, described, meta, new, storage
 from ..unknowns import Address, Trace, Unknown
 from ..unknowns import NoTrace as NoTrace
-from .plans import CODE, Plan, View, Written, _view, recorder
+from .plans import CODE, Plan, View, Written, recorder, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,27 +52,32 @@ _LIMIT = 1 << 62
 # ------------------------------------------------------------------------------------------------------------- kinds
 class Kind:
     """One kind of call.  functions: each gives the result for sizes and operands, or NotImplemented.  native: of the same calls, in machine code, which
-    leaves those to the functions that are recorded, or large.  reason: why the last trace that failed did."""
+    leaves those to the functions that are recorded, or large.  recorded: of calls that are recorded, which machine code goes on to.  failures: traces that
+    gave nothing, of calls that nobody records and of those that are recorded.  reason: why the last one did."""
 
-    __slots__ = ("functions", "native", "seen", "failures", "reason")
+    __slots__ = ("functions", "native", "recorded", "seen", "failures", "reason")
 
     def __init__(self) -> None:
         self.functions: list[Callable[..., Any]] = []
         self.native: list[Callable[..., Any]] = []
-        self.seen, self.failures = 0, 0
+        self.recorded: list[Callable[..., Any]] = []
+        self.seen, self.failures = 0, [0, 0]
         self.reason: Exception | None = None
 
-    def add(self, function: Callable[..., Any], since: int, native: Callable[..., Any] | None = None) -> None:
-        """One function more, unless what it binds may have become stale since that epoch."""
+    def add(self, function: Callable[..., Any], since: int, native: Callable[..., Any] | None = None, recorded: Callable[..., Any] | None = None) -> None:
+        """One function more, unless what it binds may have become stale since that epoch, with others of the same calls."""
         if caches.epoch == since:
             self.functions.append(function)
             if native is not None:
                 self.native.append(native)
+            if recorded is not None:
+                self.recorded.append(recorded)
 
-    def due(self, wait: int) -> bool:
+    def due(self, wait: int, recorded: bool = False) -> bool:
         """Whether the next example is to be traced."""
         self.seen += 1
-        return self.seen > wait and max(len(self.functions), len(self.native)) < MOST and self.failures < FAILURES
+        there = len(self.recorded) if recorded else max(len(self.functions), len(self.native))
+        return self.seen > wait and there < MOST and self.failures[recorded] < FAILURES
 
     def answer(self, sizes: tuple[int, ...], *given: Any) -> Any:
         """What the first function that holds for these sizes gives; NotImplemented where there is none."""
@@ -89,15 +94,15 @@ def answer(kinds: dict[Any, Kind], kind: KindAndSizes, given: Sequence[Any]) -> 
     return NotImplemented if found is None else found.answer(kind[1], *given)
 
 
-def due(kinds: dict[Any, Kind], kind: KindAndSizes, epoch: int, wait: int = WAIT, fresh: dict[Any, Any] | None = None) -> Kind | None:
+def due(kinds: dict[Any, Kind], kind: KindAndSizes, epoch: int, wait: int = WAIT, fresh: dict[Any, Any] | None = None, recorded: bool = False) -> Kind | None:
     """A call's kind, where the call is to be traced: none of its functions had an answer.  wait: after so many.  fresh: the cache that counts calls of such
-    kinds (`unseen`)."""
+    kinds (`unseen`).  recorded: it is a body's that is recorded."""
     found = kinds.get(kind[0])
     if found is None:
         caches.keep_since(epoch, kinds, kind[0], found := Kind())
         if fresh is not None:
             caches.keep_since(epoch, fresh, None, None)  # the first entry, beside which machine code may put others
-    return found if found.due(wait) else None
+    return found if found.due(wait, recorded) else None
 
 
 KindAndSizes = tuple[tuple[Any, ...], tuple[int, ...]]
@@ -200,8 +205,8 @@ def made(kinds: dict[Any, Kind], key: tuple[Any, ...], least: int, build: Callab
     result = build(*key)
     if (kind := due(kinds, (parts, sizes), epoch)) is not None:
         with _tracing(kind, sizes) as example:
-            function = _Text(example.trace, len(sizes)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
-            _agree(function(sizes), result)
+            function = Source(example.trace, len(sizes)).maker(build(*example.parts(key[:sized], least), *key[sized:]))
+            agree(function(sizes), result)
             kind.add(function, epoch)
     return result
 
@@ -259,16 +264,24 @@ class Example:
         """Puts the function of a plan that was traced to a kind's (`Kind.add`).  Raises NoTrace where it is not, for the example, the plan that was made
         without."""
         count = len(self.numbers)
-        _agree(_Text(self.trace, count).maker(made)(tuple(self.numbers)), plan)
-        kind.add(_Text(self.trace, count).call(made, letters), since, self._native(made, letters))
+        agree(Source(self.trace, count).maker(made)(tuple(self.numbers)), plan)
+        run = Source(self.trace, count).call(made, letters)
+        kind.add(run, since, self._native(made, letters), self._recorded(made, letters) if type(made) is Plan else run if type(made) is View else None)
 
     def _native(self, made: Any, letters: str) -> Callable[..., Any] | None:
         """The same in machine code; None where there is none."""
         try:
-            if type(made) not in (Plan, View, Written) or type(made) is Plan and _Text(self.trace, 0).unknown(made.result):
+            if type(made) not in (Plan, View, Written) or type(made) is Plan and Source(self.trace, 0).unknown(made.result):
                 return None
             found: Callable[..., Any] = made.sized(letters, self.trace, len(self.numbers))
             return found
+        except NoTrace:
+            return None
+
+    def _recorded(self, made: Plan, letters: str) -> Callable[..., Any] | None:
+        """The same of recorded calls; None where there is none that is quicker than the function."""
+        try:
+            return Source(self.trace, len(self.numbers)).recorded(made, letters)
         except NoTrace:
             return None
 
@@ -318,26 +331,27 @@ def _tracing(kind: Kind, sizes: tuple[int, ...]) -> Iterator[Example]:
     try:
         yield Example(sizes)
     except Exception as error:
-        kind.failures += 1
+        kind.failures[0] += 1
         error.__traceback__ = error.__context__ = error.__cause__ = None  # whose frames hold the example's operands
         kind.reason = error
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
 # kinds of objects that are never written: those that hold plans hold them by what they depend on
-_SHARED: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), type, dtypes.dtype, device, Expr, Map, Reduce, Rows, Scan, ModuleType,
+SHARED: tuple[type, ...] = (int, float, complex, str, bytes, bool, type(None), type, dtypes.dtype, device, Expr, Map, Reduce, Rows, Scan, ModuleType,
                              frozenset, type(Ellipsis), type(lru_cache(1)(len)))
+_PROGRAMS = frozenset((Map, Reduce, Rows, Scan))
 _NOTHING = type("nothing", (), {})()
 _FILLED = frozenset((dict, list, set))
 
 
-class _Text:
+class Source:
     """A function of sizes that is being written."""
 
     def __init__(self, trace: Trace, sizes: int) -> None:
         self.trace, self.sizes = trace, sizes
         self.space: dict[str, Any] = {"described": described, "entry_of": entry_of, "new": new, "storage": storage, "_grad": _grad, "recorder": recorder,
-                                      "again": _again, "remade": _remade, "viewed": _view, "Size": layout.Size, "fresh_tuple": tuple.__new__,
+                                      "again": _again, "remade": _remade, "view_of": view_of, "Size": layout.Size, "fresh_tuple": tuple.__new__,
                                       "partial": partial, "CPU": CPU, "__name__": __name__}
         self.lines: list[str] = []
         self.late: list[str] | None = None
@@ -361,16 +375,16 @@ class _Text:
         kind = x.__class__
         if kind is Unknown or kind is Sketch or kind is Words:
             return True
-        if kind is Address or isinstance(x, Tensor):
+        if kind is Address or isinstance(x, (Tensor, Storage)):
             raise NoTrace("a plan that holds an operand")
         if kind is device and x is not CPU or kind is Meta and x.device is not CPU:
             raise NoTrace("another device")
-        if isinstance(x, _SHARED) and not isinstance(x, Spec) or kind is Meta or id(x) in met or id(x) in _known_by_name():
+        if isinstance(x, SHARED) and not isinstance(x, Spec) or kind is Meta or id(x) in met or id(x) in _known_by_name():
             return False
         if kind in _FILLED:
             return True
         met.add(id(x))
-        return any(self._find(v, met) for v in _parts(x))
+        return any(self._find(v, met) for v in parts_of(x))
 
     def value(self, x: Any) -> str:
         """The text of an object in which unknown numbers are the call's."""
@@ -425,8 +439,9 @@ class _Text:
             return f"partial({', '.join([self.value(x.func), *map(self.value, x.args), *[f'{k}={self.value(v)}' for k, v in x.keywords.items()]])})"
         if kind is MethodType:
             return f"{self.constant(x.__func__)}.__get__({self.value(x.__self__)})"
-        names = _names(x)
-        return f"remade({self.constant(kind)}, {self.constant(names)}, ({''.join(self.value(getattr(x, n)) + ', ' for n in names)}))"
+        names, empty = _names(x), getattr(kind, "__caches__", {})
+        values = [*[self.value(getattr(x, n)) for n in names], *[f"{self.constant(first)}()" for first in empty.values()]]
+        return f"remade({self.constant(kind)}, {self.constant((*names, *empty))}, ({''.join(v + ', ' for v in values)}))"
 
     def _row(self, x: Sequence[Any]) -> str:
         return f"({''.join([self.value(v) + ', ' for v in x])})"
@@ -439,7 +454,7 @@ class _Text:
             body = self._planned(made, letters, names)
         elif type(made) is View:
             first = self.value(made.meta), self.value(made.offset), self.value(made.backward), self.value(made.saved)
-            body = [*self.lines, f"return viewed({', '.join(first)}, {made.name!r})({names[0]})"]
+            body = [*self.lines, f"return view_of({', '.join((names[0], *first))}, {made.name!r})"]
         else:
             if not hasattr(made, "bind"):
                 raise NoTrace("no plan")
@@ -448,6 +463,49 @@ class _Text:
             body = [*self.lines, f"return {text}.{once}({letters!r})({', '.join(names)})"]
         return self._function(["sizes", *names], body)
 
+    def recorded(self, plan: Plan, letters: str) -> Callable[..., Any]:
+        """The function of a plan's recorded calls, which machine code carries out but for the tape.  Raises NoTrace where there is none."""
+        names = [f"a{i}" for i in range(len(letters))]
+        self.space["run"] = plan.sized(letters, self.trace, self.sizes, True)
+        count = len(plan.outs)
+        results = "".join(f"r{i}, " for i in range(count))
+        body = [f"made = run(sizes, {', '.join(names)})", "if made is NotImplemented: return made", f"r0 = {'made' if count == 1 else 'made[0]'}",
+                *[f"r{i} = made[{i}]" for i in range(1, count)]]
+        if plan.taped:
+            recorded, self.lines = self._taped(plan, letters, names), []
+            sizes = ", ".join(f"s{i}" for i in range(self.sizes))
+            if self.needed:
+                recorded[1:1] = [f" {line}" for line in (f"{sizes}, = sizes", *self.trace.written(self.needed, False))]
+            body += recorded
+        if plan.result is not None and self.unknown(plan.result):
+            raise NoTrace("what makes the result is unknown")
+        body.append(self._returned(plan, results))
+        return self._compiled(["sizes", *names], body)
+
+    def _taped(self, plan: Plan, letters: str, names: Sequence[str]) -> list[str]:
+        """The lines that put a plan's call on the tape, where it must be."""
+        tensors = [n for n, role in zip(names, letters, strict=True) if role == "t"]
+        if not tensors:
+            return []
+        edges = "".join(f"{n}.node, " if role == "t" else "None, " for n, role in zip(names, letters, strict=True))
+        results = "".join(f"r{i}, " for i in range(len(plan.outs)))
+        known = not self.unknown(plan.saved)
+        saved = self.value(plan.saved)
+        made = f"recorder({saved}, ({results}), {letters!r}, edges)"
+        if known:
+            self.space["puts"] = {}
+            kind = " + ".join(f"({1 << k} if {n}.node is not None else 0)" for k, n in enumerate(tensors))
+            made = f"puts.get(kind := {kind}) or puts.setdefault(kind, recorder({saved}, {len(plan.outs)} * (0,), {letters!r}, edges))"
+        return [f"if ({' or '.join(f'{n}.node is not None' for n in tensors)}) and _grad.get():",
+                *[" " + line for line in self.lines],
+                f" edges = ({edges})",
+                f" ({made})({'r0' if len(plan.outs) == 1 else f'({results})'}, edges, {', '.join(names)})"]
+
+    def _returned(self, plan: Plan, results: str) -> str:
+        if plan.result is not None:
+            return f"return {self.value(plan.result)}(({results}))"
+        return "return r0" if len(plan.outs) == 1 else f"return ({results})"
+
     def maker(self, made: Any) -> Callable[..., Any]:
         """The function of the sizes that gives the object."""
         text = self.value(made)
@@ -455,8 +513,10 @@ class _Text:
 
     def _function(self, names: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
         sizes = ", ".join(f"s{i}" for i in range(self.sizes))
-        lines = [f"def made({', '.join(names)}):", f" {sizes}, = sizes", *[" " + line for line in (*self.trace.written(self.needed), *body)]]
-        exec(compile("\n".join(lines), CODE, "exec"), self.space)
+        return self._compiled(names, [f"{sizes}, = sizes", *self.trace.written(self.needed), *body])
+
+    def _compiled(self, names: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
+        exec(compile("\n".join([f"def made({', '.join(names)}):", *[" " + line for line in body]]), CODE, "exec"), self.space)
         found: Callable[..., Any] = self.space["made"]
         return found
 
@@ -464,7 +524,7 @@ class _Text:
         outs = [self.value(m) for m in plan.outs]
         room = None if plan.room is None else self.value(plan.room)
         launch = None if plan.launch is None else self.value(plan.launch)
-        numbers = iter([None if c is None else self.value(c) for c in plan.numbers])
+        converters = [None if c is None else self.value(c) for c in plan.numbers]
         fixed = [self.value(x) for x in plan.fixed]
         body = [*self.lines]
         self.lines = []
@@ -476,54 +536,49 @@ class _Text:
             if room is not None:
                 body.append(f"scratch = storage({room})")
                 args.append("scratch.ptr")
-            for n, role in zip(names, letters, strict=True):
-                if role == "n":
-                    convert = next(numbers, None)
-                    args.append(n if convert is None else f"{convert}({n})")
+            numbers = [n for n, role in zip(names, letters, strict=True) if role == "n"]  # the last ones may be in the plan
+            args += [n if c is None else f"{c}({n})" for n, c in zip(numbers, converters, strict=False)]
             body.append(f"{launch}({', '.join(args + fixed)})")
-        tensors = [n for n, role in zip(names, letters, strict=True) if role == "t"]
-        if plan.saved is not None and tensors and any(m.dtype.kind in "fc8" for m in plan.outs):
-            edges = "".join(f"{n}.node, " if role == "t" else "None, " for n, role in zip(names, letters, strict=True))
-            saved = self.value(plan.saved)
-            body.append(f"if ({' or '.join(f'{n}.node is not None' for n in tensors)}) and _grad.get():")
-            body += [" " + line for line in self.lines]
-            body += [f" edges = ({edges})",
-                     f" recorder({saved}, ({results}), {letters!r}, edges)({'r0' if len(outs) == 1 else f'({results})'}, edges, {', '.join(names)})"]
+        if plan.taped:
+            body += self._taped(plan, letters, names)
             self.lines = []
-        result = None if plan.result is None else self.value(plan.result)
-        body += self.lines
-        body.append(f"return {result}(({results}))" if result is not None else "return r0" if len(outs) == 1 else f"return ({results})")
-        return body
+        returned = self._returned(plan, results)
+        return [*body, *self.lines, returned]
 
 
-def _agree(a: Any, b: Any) -> None:
-    """Raises NoTrace unless two objects are made alike of the same."""
+def agree(a: Any, b: Any, also: Callable[[Any, Any], bool] = lambda a, b: a is b) -> None:
+    """Raises NoTrace unless two objects are made alike of the same.  also: says of two whether they are, or raises; False where it does not know."""
     kind = a.__class__
-    if a is b:
+    if a is b or also(a, b):
         return
     if kind is not b.__class__:
         raise NoTrace(f"a {kind.__name__} where there should be a {b.__class__.__name__}")
-    if isinstance(a, _SHARED) or kind is CellType:
+    if kind in _PROGRAMS:
+        a, b = (a.text(), a.inputs, a.scalars, a.out_types), (b.text(), b.inputs, b.scalars, b.out_types)
+    if isinstance(a, SHARED) or kind is CellType or kind in _PROGRAMS:
         if a != b and (a == a or b == b):
             raise NoTrace(f"{a} where there should be {b}")
     elif kind is Meta:
         if (a.shape, a.strides, a.dtype, a.device, a.numel, a.contiguous, a.nbytes) != (b.shape, b.strides, b.dtype, b.device, b.numel, b.contiguous, b.nbytes):
             raise NoTrace(f"{a} where there should be {b}")
     elif kind is BuiltinFunctionType:
-        _agree(a.__self__, b.__self__)
+        agree(a.__self__, b.__self__, also)
     elif kind is FunctionType and a.__code__ is not b.__code__:
         raise NoTrace("another function")
     else:
-        mine, other = _parts(a), _parts(b)
+        mine, other = parts_of(a), parts_of(b)
         if len(mine) != len(other):
             raise NoTrace("more parts, or less")
         for x, y in zip(mine, other, strict=True):
-            _agree(x, y)
+            agree(x, y, also)
 
 
 def _names(x: Any) -> tuple[str, ...]:
-    """The attributes that an object has."""
-    found = [n for c in type(x).__mro__ for n in c.__dict__.get("__slots__", ()) if n not in ("__weakref__", "__dict__") and hasattr(x, n)]
+    """The attributes that an object consists of.  Its class says in `__caches__` which others keep what follows from these, and what gives their first
+    values."""
+    kind = type(x)
+    others = ("__weakref__", "__dict__", *getattr(kind, "__caches__", ()))
+    found = [n for c in kind.__mro__ for n in c.__dict__.get("__slots__", ()) if n not in others and hasattr(x, n)]
     return tuple(dict.fromkeys([*found, *getattr(x, "__dict__", ())]))
 
 
@@ -552,7 +607,7 @@ def _held(cell: CellType) -> Any:
         return _NOTHING
 
 
-def _parts(x: Any) -> list[Any]:
+def parts_of(x: Any) -> list[Any]:
     """What an object consists of."""
     kind = x.__class__
     if isinstance(x, (tuple, list, set)):
@@ -579,11 +634,16 @@ def _parts(x: Any) -> list[Any]:
         return []
     if kind.__module__.startswith(_ONE_OF_A_KIND):
         raise NoTrace(f"a {kind.__name__}")
-    if kind.__module__.startswith(_PACKAGE) and kind.__name__ not in _LARGE:
+    if is_ours(kind):
         return [getattr(x, n) for n in _names(x)]
     if kind is type(_NOTHING) or kind.__name__ in _LARGE:
         return []
     raise NoTrace(f"a {kind.__name__}")
+
+
+def is_ours(kind: type) -> bool:
+    """Whether objects of a class are the package's, and consist of their attributes."""
+    return kind.__module__.startswith(_PACKAGE) and kind.__name__ not in _LARGE
 
 
 _PACKAGE = __name__.partition(".")[0] + "."

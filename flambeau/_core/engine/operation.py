@@ -571,7 +571,7 @@ class Operation:
                     return made
                 if usual.data and type(made) in (Compose, data.Taken):
                     data.with_room(made, self.name)
-                letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
+                letters = self._roles(made, given)
                 if shape is not None and type(made) in DENSE and shape[0] not in self.env["dense"]:
                     call = dense.of(made, letters, shape[1], shape[2], usual.sizes >= 0)
                     if call is not None:
@@ -600,11 +600,15 @@ class Operation:
             return
         made = self._planned_of(list(values))
         if type(made) in DENSE:
-            usual = self.usual
-            letters = roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if usual.factors else given)
-            general.trace(due, kin[1], values, usual.least, self._planned_of, made, letters, epoch)
+            general.trace(due, kin[1], values, self.usual.least, self._planned_of, made, self._roles(made, given), epoch)
         else:
-            due.failures = general.FAILURES
+            due.failures[0] = general.FAILURES
+
+    def _roles(self, plan: Any, given: list[Any]) -> str:
+        """The roles of what a plan's call is given."""
+        if type(plan) in DENSE and plan.letters:
+            return plan.letters  # type: ignore[no-any-return]
+        return roles([None if self._is_one(i, x) else x for i, x in zip(self.places, given, strict=True)] if self.usual.factors else given)
 
     def _planned_of(self, values: list[Any]) -> Any:
         """The plan of a call with these arguments."""

@@ -80,13 +80,14 @@ class Plan:
     operands that require grad (a tuple of truths); None where nothing is differentiable.  result: makes the call's result of the
     results' list (default: the tensor, or a tuple of several).  dense: of a loop program that a family says to be the same for dense operands of any one
     shape, but for the number of elements: it, and what gives `saved` for the operands and numbers of a call (None: nothing is differentiable).
+    letters: the roles of what a call is given, where numbers among that are in the plan already ("" where there are none).
     """
 
-    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result", "fixed", "reads", "dense")
+    __slots__ = ("outs", "launch", "room", "numbers", "saved", "result", "fixed", "reads", "dense", "letters")
 
     def __init__(self, outs: Sequence[Meta], launch: Callable[..., Any] | None, room: Meta | None = None, numbers: Sequence[Any] = (), saved: Any = None,
                  result: Any = None, fixed: Sequence[Any] = (), reads: bool = True, dense: tuple[Any, Any] | None = None) -> None:
-        self.dense = dense
+        self.dense, self.letters = dense, ""
         self.outs, self.launch, self.room, self.numbers, self.saved, self.result = tuple(map(under, outs)), launch, room, tuple(numbers), saved, result
         self.fixed, self.reads = tuple(fixed), reads
 
@@ -97,7 +98,7 @@ class Plan:
         run: Callable[..., Any]
         if native is None:
             run = made(roles)
-        elif self._taped:
+        elif self.taped:
             run = native(made(roles, quick=native(made(roles, taped=False), False)), True, self.result)
         else:
             run = native(made(roles), False, self.result)
@@ -108,14 +109,14 @@ class Plan:
         return self._call(roles)
 
     @property
-    def _taped(self) -> bool:
+    def taped(self) -> bool:
         """Whether calls may be recorded."""
         return self.saved is not None and any(m.dtype.kind in "fc8" for m in self.outs)
 
     def _call(self, roles: str, taped: bool = True, quick: Any = None) -> Callable[..., Any]:
         """The call in Python. taped: also where it must be recorded, and the results as a call gives them. quick: carries it out without the tape."""
         small, convert = tuple([m.sizes is not None for m in self.outs]), tuple([c is not None for c in self.numbers])
-        make = _maker(roles, small, self.room is not None, convert, taped and self._taped, taped and self.result is not None, len(self.fixed),
+        make = _maker(roles, small, self.room is not None, convert, taped and self.taped, taped and self.result is not None, len(self.fixed),
                       None if self.launch is None else self.reads, quick is not None)
         return make(self, quick)  # type: ignore[no-any-return]
 
@@ -130,12 +131,14 @@ class Plan:
             return CALLS.builtin(*spec, result or (None if len(self.outs) == 1 else tuple), otherwise, watch)
         return made
 
-    def sized(self, roles: str, trace: Trace, sizes: int) -> Callable[..., Any]:
-        """The call for all sizes, of a plan that was traced (`Calls.sized`).  Raises NoTrace where it cannot be had."""
+    def sized(self, roles: str, trace: Trace, sizes: int, bare: bool = False) -> Callable[..., Any]:
+        """The call for all sizes, of a plan that was traced (`Calls.sized`).  bare: without what `result` makes, and whoever must record it.  Raises NoTrace
+        where it cannot be had."""
         spec = self._words(roles)
         if spec is None:
             raise NoTrace("no machine code for this launch")
-        return CALLS.sized(trace, sizes, *spec, self.result or (None if len(self.outs) == 1 else tuple), self._taped)
+        gather = None if bare else self.result
+        return CALLS.sized(trace, sizes, *spec, gather or (None if len(self.outs) == 1 else tuple), self.taped and not bare)
 
     @property
     def _rooms(self) -> tuple[Meta, ...]:
@@ -268,34 +271,39 @@ class View:
 
 
 def _view(m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Callable[[Tensor], Tensor]:
-    make, grad_on, new_node, anomaly, note = object.__new__, _grad.get, tape.new, tape.anomaly, inplace.note
-    extra = {"name": name} if name else None
-
     def run(t: Tensor, _: Any = None) -> Tensor:  # what else a call is given is in its key
-        r = make(Tensor)
-        r.meta = m
-        r.store = t.store
-        r.ptr = t.ptr + offset
-        r.node = None
-        base = t.base
-        if base is None:
-            base = t
-        elif "_made" in t.__dict__:
-            r.__dict__["_made"] = t.__dict__["_made"]
-        r.base = base
-        node = t.node
-        if grad_on():
-            history = base.node
-            if (history is None or history[0]) and base.meta.dtype.kind in "fc":
-                note(base, r)
-            if node is not None and backward is not None:
-                r.node = new_node(backward, (node,), saved, None if extra is None else extra.copy())
-                if anomaly.on:
-                    anomaly.note(r.node)
-        else:
-            inplace.note_unseen(base, r)
-        return r
+        return view_of(t, m, offset, backward, saved, name)
     return run
+
+
+def view_of(t: Tensor, m: Meta, offset: int, backward: Any, saved: Any, name: str) -> Tensor:
+    """What a `View` gives."""
+    r: Tensor = _new(Tensor)
+    r.meta = m
+    r.store = t.store
+    r.ptr = t.ptr + offset
+    r.node = None
+    base = t.base
+    if base is None:
+        base = t
+    elif "_made" in t.__dict__:
+        r.__dict__["_made"] = t.__dict__["_made"]
+    r.base = base
+    node = t.node
+    if _grad_on():
+        history = base.node
+        if (history is None or history[0]) and base.meta.dtype.kind in "fc":
+            inplace.note(base, r)
+        if node is not None and backward is not None:
+            r.node = tape.new(backward, (node,), saved, {"name": name} if name else None)
+            if tape.anomaly.on:
+                tape.anomaly.note(r.node)
+    else:
+        inplace.note_unseen(base, r)
+    return r
+
+
+_new, _grad_on = object.__new__, _grad.get
 
 
 class Turned:
@@ -494,14 +502,14 @@ class Written:
     launch: called with that operand's address twice, then as a `Plan`'s.  general: carries out any such call, also one that must be
     recorded or whose operands share memory.  saved: gives, for the operands that require grad, how the call is differentiated: that of a `Plan`
     that makes a new tensor; None where it is not told.  copy: gives a tensor's values in memory of their own.  dense: the loop program, where it is the
-    same for dense operands of any one shape.
+    same for dense operands of any one shape.  letters: as a `Plan`'s.
     """
 
-    __slots__ = ("launch", "numbers", "general", "saved", "copy", "dense")
+    __slots__ = ("launch", "numbers", "general", "saved", "copy", "dense", "letters")
 
     def __init__(self, launch: Callable[..., Any], numbers: Sequence[Any], general: Callable[..., Any],
                  saved: Callable[[tuple[bool, ...]], Saved] | None = None, copy: Callable[[Tensor], Tensor] | None = None, dense: Any = None) -> None:
-        self.dense = dense
+        self.dense, self.letters = dense, ""
         self.launch, self.numbers, self.general, self.saved, self.copy = launch, tuple(numbers), general, saved, copy
 
     def bind(self, roles: str) -> Callable[..., Any]:

@@ -50,71 +50,87 @@ def try_kind(operation: Operation, values: Values, passed: Sequence[int], key: A
     if kin is None:
         return
     operands = [t for v in given for t in (v if type(v) in (tuple, list) else (v,)) if isinstance(t, Tensor)]
-    if _grad.get() and any(t.node is not None for t in operands):
-        return  # machine code carries out what nobody records
+    recorded = _grad.get() and any(t.node is not None for t in operands)
     try:
-        due = general.due(env["kinds"], kin, epoch, general.WAIT_BODY, env["fresh"])
+        due = general.due(env["kinds"], kin, epoch, general.WAIT_BODY, env["fresh"], recorded)
     except TypeError:  # a part without a hash
         return
     if due is None:
         return
     made = None
     if all(t.meta.device is CPU and t.meta.plain and t.meta.nbytes <= _MOST_BYTES for t in operands):
-        made = attempted(operation.name + " (traced)", CPU, lambda: _traced(operation, values, passed, operands, least, kin[1]))
+        if recorded:
+            from . import recorded as of_recorded
+            made = attempted(operation.name + " (recorded)", CPU, lambda: of_recorded.traced(operation, values, passed, operands, least, kin[1]))
+        else:
+            made = attempted(operation.name + " (traced)", CPU, lambda: _traced(operation, values, passed, operands, least, kin[1]))
     if made is None or made[1]:
-        due.failures += 1  # what holds for one number only seldom helps
+        due.failures[recorded] += 1  # what holds for one number only seldom helps
     if made is not None and renewed == caches.renewed:
-        due.native.append(made[0])
+        (due.recorded if recorded else due.native).append(made[0])
 
 
 def _traced(operation: Operation, values: Values, passed: Sequence[int], operands: list[Tensor], least: Any,
             sizes: tuple[int, ...]) -> tuple[Callable[..., Any], bool]:
     """The builtin of a kind, by an example, and whether it holds for some number of it only."""
-    example = _Body(sizes)
-    stood = tuple([example.argument(v, least if least.__class__ is int else least[i] if i < len(least) else 0, least.__class__ is int)
-                   for i, v in enumerate(values)])
-    pattern = [values[i] for i in passed]
-    if any(type(v) in (tuple, list) and any(isinstance(x, Tensor) for x in v) and not all(isinstance(x, Tensor) for x in v) for v in pattern):
-        raise NoTrace("tensors among others in a list")
-    roles = "".join(["t" * len(v) if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else "t" if isinstance(v, Tensor) else "x" for v in pattern])
-    if len(example.operands) != len(operands):
-        raise NoTrace("operands elsewhere")
-    fresh = Fresh()
-    example.trace.hashes = True
-
-    def work(unknown: list[Tensor]) -> Any:
-        return operation.as_they_are(stood)
-    ours, theirs = ([copied(t) for t in operands] for _ in range(2))
-    try:
-        with no_grad():
-            taken, made = captured(work, example.operands, 0, dry=CPU)
-            known = Fresh()
-            taken_so, made_so = captured(lambda copies: operation.as_they_are(_with(values, iter(copies))), theirs, 0, dry=CPU)
-    finally:
-        caches.drop(caches.DRY)
-        example.trace.hashes = False
-    if _told(taken, made, example.operands, fresh, example.trace) != _told(taken_so, made_so, theirs, known, None):
-        raise NoTrace("it asks for something else where sizes are known")
-    run = _Script(example, fresh, roles).builtin(taken, made)
     with no_grad():
-        theirs = [copied(t) for t in operands]
-        expected = operation.as_they_are(_with(values, iter(theirs)))
-        found = run(sizes, *_flat(_with(values, iter(ours)), passed))
-    if found is NotImplemented:
+        found = Watched(operation, values, passed, operands, least, sizes)
+    run = found.script.builtin(found.taken, found.made)
+    ours, theirs = ([copied(t) for t in operands] for _ in range(2))
+    with no_grad():
+        expected = operation.as_they_are(with_operands(values, iter(theirs)))
+        given = run(sizes, *flat(with_operands(values, iter(ours)), passed))
+    if given is NotImplemented:
         raise NoTrace("it does not hold for its example")
-    compare(expected, found)
+    compare(expected, given)
     for a, b in zip(theirs, ours, strict=True):
         compare(a, b)
-    return run, example.trace.stuck > 0
+    return run, found.example.trace.stuck > 0
 
 
-def _with(values: Values, operands: Any) -> Values:
+class Watched:
+    """A body that was watched with unknown sizes, and asked for the same as with known ones.
+
+    made: what it gave, made_so: what with known sizes; taken: what it launched; roles: of what a call of a kind is given.  prepare: is given the operands
+    before the body is.
+    """
+
+    def __init__(self, operation: Operation, values: Values, passed: Sequence[int], operands: list[Tensor], least: Any, sizes: tuple[int, ...],
+                 prepare: Callable[[list[Tensor]], None] = lambda _: None) -> None:
+        self.example = example = _Body(sizes)
+        stood = tuple([example.argument(v, least if least.__class__ is int else least[i] if i < len(least) else 0, least.__class__ is int)
+                       for i, v in enumerate(values)])
+        pattern = [values[i] for i in passed]
+        if any(type(v) in (tuple, list) and any(isinstance(x, Tensor) for x in v) and not all(isinstance(x, Tensor) for x in v) for v in pattern):
+            raise NoTrace("tensors among others in a list")
+        self.roles = "".join(["t" * len(v) if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else "t" if isinstance(v, Tensor) else "x"
+                              for v in pattern])
+        if len(example.operands) != len(operands):
+            raise NoTrace("operands elsewhere")
+        self.fresh = fresh = Fresh()
+        example.trace.hashes = True
+        theirs = [copied(t) for t in operands]
+        for each in (example.operands, theirs):
+            prepare(each)
+        try:
+            self.taken, self.made = captured(lambda _: operation.as_they_are(stood), example.operands, 0, dry=CPU)
+            known = Fresh()
+            taken_so, self.made_so = captured(lambda copies: operation.as_they_are(with_operands(values, iter(copies))), theirs, 0, dry=CPU)
+        finally:
+            caches.drop(caches.DRY)
+            example.trace.hashes = False
+        if _told(self.taken, self.made, example.operands, fresh, example.trace) != _told(taken_so, self.made_so, theirs, known, None):
+            raise NoTrace("it asks for something else where sizes are known")
+        self.script = Script(example, fresh, self.roles)
+
+
+def with_operands(values: Values, operands: Any) -> Values:
     """The arguments with other tensors."""
     return tuple([next(operands) if isinstance(v, Tensor) else type(v)([next(operands) if isinstance(x, Tensor) else x for x in v])
                   if type(v) in (tuple, list) else v for v in values])
 
 
-def _flat(values: Values, passed: Sequence[int]) -> list[Any]:
+def flat(values: Values, passed: Sequence[int]) -> list[Any]:
     """What the builtin is given: tensors in lists one by one."""
     found: list[Any] = []
     for i in passed:
@@ -200,7 +216,7 @@ class _Body(general.Example):
         return self.constant(v, least) if least else v
 
 
-class _Script:
+class Script:
     """What a traced body did, as the parts of a builtin."""
 
     def __init__(self, example: _Body, fresh: Fresh, roles: str) -> None:
@@ -234,14 +250,7 @@ class _Script:
     def builtin(self, taken: capture.Capture, made: Any) -> Callable[..., Any]:
         """The builtin of what was captured, and of the results."""
         operands = self.example.operands
-        if taken.foreign or len(taken.steps) > _MOST_STEPS:
-            raise NoTrace("memory of others, or many launches")
-        steps: list[Any] = []
-        written: set[int] = set()
-        for s in taken.steps:
-            if not isinstance(s, capture.Launch):
-                raise NoTrace(f"a {type(s).__name__}")
-            steps += self._launch(s, written)
+        steps, written = self.launches(taken)
         rises = {i: t.store.version for i, t in enumerate(operands) if t.store.version}
         if not written <= rises.keys():
             raise NoTrace("an operand is written and its version stays")
@@ -250,9 +259,23 @@ class _Script:
         if not steps and all(r.what in (SAME, OBJECT) for r in results):
             raise NoTrace("it gives no new tensor")
         gather = None if parts is not made else type(made) if type(made) in (tuple, list) else parts._make
-        blocks = [self._room(i) for i in range(len(self.rooms))]
-        return CALLS.sized(self.example.trace, len(self.example.numbers), self.roles, blocks, steps, results, gather,
+        return CALLS.sized(self.example.trace, len(self.example.numbers), self.roles, self.blocks(), steps, results, gather,
                            any(t.meta.dtype.kind in "fc" for t in operands), [(self.arguments[i], rise) for i, rise in rises.items()])
+
+    def launches(self, taken: capture.Capture) -> tuple[list[Any], set[int]]:
+        """The steps of what was launched, and the operands that it writes."""
+        if taken.foreign or len(taken.steps) > _MOST_STEPS:
+            raise NoTrace("memory of others, or many launches")
+        steps: list[Any] = []
+        written: set[int] = set()
+        for s in taken.steps:
+            if not isinstance(s, capture.Launch):
+                raise NoTrace(f"a {type(s).__name__}")
+            steps += self._launch(s, written)
+        return steps, written
+
+    def blocks(self) -> list[Block]:
+        return [self._room(i) for i in range(len(self.rooms))]
 
     def _launch(self, s: capture.Launch, written: set[int]) -> list[Any]:
         prepared = s.prepared
@@ -315,6 +338,10 @@ class _Script:
                 if x.base is not t:
                     raise NoTrace("a view of another view")
                 return Made(VIEW, x.meta, self.arguments[i], offset, x.__dict__.get("_made"))
+        return self.new(x)
+
+    def new(self, x: Tensor) -> Made:
+        """A tensor on memory that the body allocated."""
         place = self.place(x.ptr)
         if place.of != BLOCK or not x.__dict__.keys() <= {"_views"}:
             raise NoTrace("a result that more is said of")

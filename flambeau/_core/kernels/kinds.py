@@ -16,14 +16,15 @@ def builtins(meta: type, sizes: type, device: type, cpu: Any, tensor: type, kind
     """`flambeau_kind` and `flambeau_unseen`; None where there is no machine code.
 
     meta, sizes, device, tensor: the classes of layouts, shapes, devices and tensors; cpu: the device whose layouts have kinds; kind: the class that has the
-    functions of a kind in its slot `native`.  most: how many `sizes` a kind has at most, how many keys are `fresh`, and
+    functions of a kind in its slots `native` and `recorded`.  most: how many `sizes` a kind has at most, how many keys are `fresh`, and
     how many `times` a call of one key is carried out.
     """
     if not known():
         return None
     from .llvm import compile as compiler
     from .llvm import kinds
-    places = {**{name: place(meta, name) for name in ("shape", "strides", "dtype", "device", "contiguous")}, "native": place(kind, "native")}
+    places = {name: place(of, name) for of, names in ((meta, ("shape", "strides", "dtype", "device", "contiguous")), (kind, ("native", "recorded")))
+              for name in names}
     found = {name: at for name, at in places.items() if at is not None}
     if len(found) < len(places):
         return None

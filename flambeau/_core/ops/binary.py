@@ -289,8 +289,14 @@ def _power(a: Any, b: Any) -> tuple[Pointwise, tuple[Any, ...], tuple[Any, ...]]
 def _pow(input: Any, exponent: Any) -> Any:  # noqa: A002
     """input to the power exponent; either may be a number.  Raises RuntimeError for a negative integer power of integers."""
     made, operands, consts = _power(input, exponent)
-    plan = _planned(made, *operands, consts=consts)
-    return Compose(plan.bind("tx")) if type(plan) is Plan and len(operands) == 1 else plan
+    return _without_exponent(_planned(made, *operands, consts=consts), operands)
+
+
+def _without_exponent(plan: Any, operands: tuple[Any, ...]) -> Any:
+    """A plan whose calls are given an exponent that is in it, if it is."""
+    if len(operands) == 1 and type(plan) in (Plan, Written):
+        plan.letters = "tx"
+    return plan
 
 
 def _pow_inplace(self: Tensor, exponent: Any) -> Any:
@@ -303,9 +309,9 @@ def _pow_inplace(self: Tensor, exponent: Any) -> Any:
             t.store.version += 1
             return t
         return Compose(as_it_is)
-    plan = _written(made, *operands, consts=consts)
-    if len(operands) == 1 and type(plan) is Written:  # what it calls must do without the exponent
-        return Compose(Written(plan.launch, plan.numbers, lambda t, _: made.inplace(t, (t,), (), consts), plan.saved, plan.copy).bind("tx"))
+    plan = _without_exponent(_written(made, *operands, consts=consts), operands)
+    if type(plan) is Written and plan.letters:  # what it calls must do without the exponent
+        plan.general = lambda t, _: made.inplace(t, (t,), (), consts)
     return plan
 
 
@@ -725,7 +731,7 @@ class _Operator(Operation):
         rest = [values[i] for i in self.of.places[2:]]
         if not self.reflected and (not rest or type(made) in (Plan, Written) and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
             return made
-        run = made.bind(roles((*given, *[None] * len(rest))))
+        run = made.bind(getattr(made, "letters", "") or roles((*given, *[None] * len(rest))))
         if self.reflected:
             return Compose(lambda a, b: run(b, a, *rest))
         return Compose(lambda a, b: run(a, b, *rest))

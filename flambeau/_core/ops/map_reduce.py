@@ -5,7 +5,7 @@ What the losses are: ``fold(op, (x, t), "mean")`` is ``op((x, t)).mean()`` witho
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import layout
 from ..autograd import tape
@@ -23,6 +23,7 @@ class Plan:
     to go back (None where the formula's own result would be needed, which a fold does not keep)."""
 
     __slots__ = ("program", "domain", "strides", "out", "scale", "call", "infos", "spread")
+    __caches__: ClassVar[dict[str, Any]] = {"infos": dict, "call": lambda: None}
 
     def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], out: Meta, scale: float, full: Meta) -> None:
         self.program, self.domain, self.strides, self.out, self.scale = program, domain, strides, out, scale

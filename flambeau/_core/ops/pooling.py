@@ -154,7 +154,7 @@ def _small(x: Tensor, p: Pool) -> tuple[Map, tuple[Any, ...]]:
     steps = layout.contiguous_strides(p.image)
     taps = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
     channels = (x.meta.shape[1],) if last else ()
-    numbers = (*map(float, (*p.out, *channels)), *channels, layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
+    numbers = (*[1.0 * d for d in (*p.out, *channels)], *channels, layout.numel(p.image), -sum(a * s for a, s in zip(p.padding, steps, strict=True)),
                *[a * s for a, s in zip(p.stride, steps, strict=True)], *taps)
     if not p.inside:
         numbers += (*p.stride, *p.padding, *p.dilation, *p.image)

@@ -6,7 +6,7 @@ gradient is asked for, what to save and the bound formula of the gradient, which
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import dtypes, hooks
 from ..autograd import tape
@@ -88,6 +88,7 @@ class Bound:
     """
 
     __slots__ = ("op", "formula", "places", "holes", "epoch", "reads", "plans", "recordings", "derivatives")
+    __caches__: ClassVar[dict[str, Any]] = {"plans": dict, "recordings": dict, "derivatives": dict, "epoch": lambda: caches.epoch}
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
         self.op, self.formula, self.places, self.holes, self.epoch = op, formula, places, False, caches.epoch

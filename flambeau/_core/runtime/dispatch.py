@@ -103,7 +103,8 @@ def _without(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
 
 def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
     """What carries out `prepared` on a concrete device when called with its addresses and numbers.  While launches are observed, it goes past the
-    observers: the world of `caches` decides that, which changes with the epoch, so that a plan that is kept by its epoch is of one kind.
+    observers: the world of `caches` decides that, which changes with the epoch, so that a plan that is kept by its epoch is of one kind.  What is given then
+    has the other in its attribute `direct`, or None.
 
     On a GPU the call returns at once: the work is queued on the calling thread's current stream of `dev`.
     """
@@ -129,6 +130,7 @@ def bind(dev: device, prepared: PreparedLaunch) -> Callable[..., Any]:
             if done is not None:
                 done()
         return result
+    observed.direct = launch  # type: ignore[attr-defined]
     return observed
 
 

@@ -72,7 +72,7 @@ def test_indices_that_are_wrong_are_told_for_new_shapes() -> None:
     assert F.embedding(fl.ones(60, dtype=fl.int64), table)[59].tolist() == table[1].tolist()
 
 
-def test_calls_that_are_recorded_are_left_to_the_body() -> None:
+def test_calls_that_are_recorded_have_their_graph() -> None:
     for n in range(40, 50):
         numbers(n, 16).softmax(-1)
     for n in (51, 52):

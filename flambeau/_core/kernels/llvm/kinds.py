@@ -29,7 +29,7 @@ KNOWS = ("meta_class", "size_class", "device_class", "cpu", "tensor")
 
 
 def text(places: dict[str, int], most: dict[str, int]) -> str:
-    """The IR.  places: where slots lie: of a meta `shape strides dtype device contiguous`, of a kind `native`.  most: `sizes`, keys that are `fresh`,
+    """The IR.  places: where slots lie: of a meta `shape strides dtype device contiguous`, of a kind `native recorded`.  most: `sizes`, keys that are `fresh`,
     `times` that one is."""
     known = "".join(f"{name}: ptr = None\n" for name in KNOWS)
     told = f"def flambeau_kinds_know({', '.join(f'{name}_: ptr' for name in KNOWS)}) -> void:\n    global {', '.join(KNOWS)}\n"
@@ -257,6 +257,16 @@ def listed(o: ptr) -> i64:
             return 0
     return count
 
+def answered(functions: ptr, passed: ptr, count: i64) -> ptr:
+    "What the first function gives that has an answer; NotImplemented where none has one, null with an error."
+    made = nothing(_Py_NotImplementedStruct)
+    k = 0
+    while made == _Py_NotImplementedStruct and k < PyList_Size(functions):
+        Py_DecRef(made)
+        made = PyObject_Vectorcall(PyList_GetItem(functions, k), passed, count, None)
+        k += 1
+    return made
+
 def flambeau_unseen(self: ptr, given: ptr, n: i64) -> ptr:
     state = stack(i64, 3 + ROOM + MOST_SIZES + 32)
     key = ptr[given]
@@ -276,7 +286,7 @@ def flambeau_unseen(self: ptr, given: ptr, n: i64) -> ptr:
         return None
     found = PyDict_GetItemWithError(kinds, kind)
     Py_DecRef(kind)
-    if found is None or PyList_Size(ptr[found + NATIVE]) == 0:
+    if found is None or PyList_Size(ptr[found + NATIVE]) + PyList_Size(ptr[found + RECORDED]) == 0:
         PyErr_Clear()
         return nothing(_Py_NotImplementedStruct)
     count = 1
@@ -303,14 +313,15 @@ def flambeau_unseen(self: ptr, given: ptr, n: i64) -> ptr:
                 ptr[passed + 8 * at] = ptr[items + 8 * i]
                 at += 1
     functions = ptr[found + NATIVE]
+    others = ptr[found + RECORDED]
     Py_IncRef(functions)
-    made = nothing(_Py_NotImplementedStruct)
-    k = 0
-    while made == _Py_NotImplementedStruct and k < PyList_Size(functions):
+    Py_IncRef(others)
+    made = answered(functions, passed, count)
+    if made == _Py_NotImplementedStruct:
         Py_DecRef(made)
-        made = PyObject_Vectorcall(PyList_GetItem(functions, k), passed, count, None)
-        k += 1
+        made = answered(others, passed, count)
     Py_DecRef(functions)
+    Py_DecRef(others)
     Py_DecRef(sizes)
     if made is not None and made != _Py_NotImplementedStruct:
         if PyDict_Size(fresh) >= MOST_FRESH:

@@ -48,6 +48,7 @@ MOST_APART = 2048  # bytes between its columns then
 NEAR = 1 << 20  # bytes of operands that are in the second-level cache anyway
 PIECES = 8  # most tasks a thread, along each side
 TILE = 14.5  # cycles of a tile for each k
+LEAST_SHARED = 1 << 20  # operations that are shared by threads
 FEW_ROWS = 280  # of C, for which all of A is packed at once
 FEW = 16  # rows of B packed at a time where they are neighbours in memory
 
@@ -66,7 +67,8 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     matrix to matrix); its columns are neighbours.  m, n, k and batch are not zero; d is float32 or float64.
     """
     item = d.itemsize
-    threads = native.get_num_threads()
+    flops = 2 * m * n * k * batch
+    threads = native.get_num_threads() if flops > LEAST_SHARED else 1
     blocks = -(-k // (DEPTH_BYTES // item))
     depth = -(-k // blocks)
     depth = -(-depth // 16) * 16
@@ -83,9 +85,8 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     operands = 4 if bias or after else 3
     params = [m, n, k, rows, columns, depth, row_blocks, column_blocks, first, c[0] * item, c[1] * item,
               *(s * item for s in a), *(s * item for s in b), int(bare_a), int(bare_b), int(far), alone, last, operands]
-    flops = 2 * m * n * k * batch
     code = _function(d, bool(after))[NAME_FEW if m <= FEW_ROWS and b[0] == 1 and not bare_b else NAME]
-    return native.make_entry([(code, total, max(1, total // (8 * threads)))], params, operands, parallel=flops > 1 << 20)
+    return native.make_entry([(code, total, max(1, total // (8 * threads)))], params, operands, parallel=flops > LEAST_SHARED)
 
 
 def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, bare_a: bool, bare_b: bool, tile: tuple[int, int, int]) -> tuple[int, int]:
@@ -94,6 +95,8 @@ def _task(m: int, n: int, depth_bytes: int, batch: int, threads: int, bare_a: bo
     high, _, width = tile
     above, across = -(-m // high), -(-n // width)
     most = max(1, BLOCK_BYTES // (depth_bytes * width))
+    if threads == 1 and above * high <= MOST_ROWS and across <= most:
+        return above * high, across * width  # nothing is packed twice
     best: tuple[float, int, int] | None = None
     for p in sorted({-(-above // i) for i in range(1, PIECES * threads + 1)} | {MOST_ROWS // high}, reverse=True):
         for q in sorted({-(-across // j) for j in range(1, PIECES * threads + 1)} | {most}, reverse=True):
