@@ -347,6 +347,8 @@ class Calls(Knowing):
                     return f is any
             return f is all
         if f in (sum, min, max, sorted, set, frozenset, dict, OrderedDict):
+            if f in (min, max) and len(args) > 1:
+                args = (self.fresh([*args]),)  # one is taken of these themselves
             given = [self.iterable(x) if not self.atoms(x, False) else x for x in args]
             if f is not dict and f is not OrderedDict and not self.off:
                 given = [[*x] if type(x) not in ATOMS else x for x in given]

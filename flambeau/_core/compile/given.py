@@ -41,7 +41,7 @@ class Given:
         if type(x) is Tensor:
             self.lines.append(f"t{len(self.tensors)} = {name}")
             self.tensors.append(x)
-            self.shape.append((x.meta, _history(x)))
+            self.shape.append((x.meta, _history(x), x.store.version < 0))
         elif holds(x):
             self._apart(x, name)
         else:
@@ -117,7 +117,8 @@ class Given:
         for k, t in enumerate(self.tensors):
             x = f"t{k}"
             found.append(f"type({x}) is Tensor and {x}.meta is {g.name(t.meta)} and {_HISTORY[_history(t)].format(x=x)} and {x}.store not in taken "
-                         f"and {x}.store.free is not NO_FREE and (not {x}.__dict__ or {x}.__dict__.keys() <= NOTES)")
+                         f"and {x}.store.free is not NO_FREE and {x}.store.version {'<' if t.store.version < 0 else '>='} 0 "
+                         f"and (not {x}.__dict__ or {x}.__dict__.keys() <= NOTES)")
         for place, (x, name) in enumerate(zip(self.values, self.names_of, strict=True)):
             if place in free and countable(x):
                 found.append(f"type({name}) is {'int' if type(x) is int else 'float'}" + (f" and {-BOUND} < {name} < {BOUND}" if type(x) is int else ""))

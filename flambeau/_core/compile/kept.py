@@ -75,6 +75,8 @@ class Kept:
         grads = {id(s): (s, s.node[tape.GRAD]) for s in run.seen.values() if s.node is not None and s.node[tape.GRAD] is not s.grad}
         stores = {id(g.store): g for _, g in grads.values() if g is not None}
         shown = [Shown(t.store, t.meta, t.ptr) for t in new]
+        if any(s.store is not t.store for s, t in zip(shown, new, strict=True)):
+            raise Refused("a result lies in another tensor's memory, with a version of its own")
         held: dict[int, int] = {}
         for t in new:
             held[id(t.store)] = held.get(id(t.store), 0) + 1
@@ -98,7 +100,7 @@ class Kept:
         self.spare = {n for n in stores if n not in {id(s.store) for s in run.seen.values()}} if all(
             g is None or s.grad is None or run.cleared.get(id(s.tensor), _MANY) <= first for s, g in grads.values()) else set()
         self._check_order(plan, plan.steps)
-        self.versions = [writes(t.store.version) for t in new]
+        self.versions = [(i, writes(t.store.version)) for i, t in {id(t.store): (i, t) for i, t in enumerate(new)}.values()]
         before = run.versions
         inside = {id(t.store): i for i, t in enumerate(operands)}
         # of two storages on the same memory, as `t.data` makes one, only the one that was written by says so
@@ -199,7 +201,8 @@ class Kept:
             x = f"t{n + k}"
             lines += [f"{x} = {g.name(s.node)}[{tape.GRAD}]",
                       f"if not (type({x}) is Tensor and {x}.meta is {g.name(s.grad.meta)} and {x}.node is None and {x}.base is None and {x}.store not in taken "
-                      f"and {x}.store.free is not NO_FREE and id({x}.store) not in lent and (not {x}.__dict__ or {x}.__dict__.keys() <= NOTES)): return MISS"]
+                      f"and {x}.store.free is not NO_FREE and {x}.store.version >= 0 and id({x}.store) not in lent "
+                      f"and (not {x}.__dict__ or {x}.__dict__.keys() <= NOTES)): return MISS"]
         if lines:
             count = n + len(self.lent)
             lines.append(f"if len({{{', '.join(f't{i}.store' for i in range(count))}}}) < {count}: return MISS")
@@ -289,7 +292,7 @@ class Kept:
                 f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(plan.operands)))})",
                 "  except HalfWay as e: raise e.__cause__ from None", "  except Exception:",
                 *[f"   {g.name(x)}.put_back(d{i})" for i, x in enumerate(drawn)], *(["   wasted()"] if checked else []), "   return MISS",
-                *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in enumerate(self.versions) if v]]
+                *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in self.versions if v]]
         # where a replay raises, nothing is changed yet, and Python's call raises it; half-way it is raised as Python's call would half-way
         for n, t, version in self.grads:
             body.append(f"  {g.name(n)}[1] = {g.name(t)}")

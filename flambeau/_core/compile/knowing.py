@@ -291,7 +291,7 @@ class Knowing:
 def lends(g: Any) -> bool:
     """Whether a leaf's gradient may be read and written at each call wherever it lies then: nobody else has its memory, and nothing was recorded of it."""
     return (type(g) is Tensor and g.meta.plain and g.meta.device.type == "cpu" and g.node is None and g.base is None and g.store.free is not NO_FREE
-            and g.__dict__.keys() <= NOTES and id(g.store) not in tape.lent)
+            and g.store.version >= 0 and g.__dict__.keys() <= NOTES and id(g.store) not in tape.lent)
 
 
 def static(t: Any, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Storage
@@ -42,11 +42,6 @@ class Living:
 
     def __iter__(self) -> Iterator[Storage]:
         return iter(self._all)
-
-    def within(self, start: int, size: int) -> Storage | None:
-        """The first storage that begins in a block."""
-        i = bisect_left(self._starts, start)
-        return self._all[i] if i < len(self._all) and self._starts[i] < start + size else None
 
     def find(self, address: int) -> Storage | None:
         """The storage around an address; of those within one another the outermost that begins last."""

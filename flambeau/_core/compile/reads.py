@@ -401,7 +401,10 @@ class Run(Calls):
             if not self.off:
                 self._stored(kind, value, o, key)
             o[key] = value if self.is_own(o) else plain(value)
-        elif self.off or isinstance(o, Tensor) or found is static(object, "__setattr__"):
+        elif self.off:
+            setattr(o, key, value)
+            return
+        elif isinstance(o, Tensor) or found is static(object, "__setattr__"):
             self.plainly(o, key, value)
             return
         elif type(found) is FunctionType:

@@ -37,11 +37,13 @@ class Spot:
 
 
 class Shown:
-    """A result: a tensor of a layout at `ptr` in `store`."""
+    """A result: a tensor of a layout at `ptr` in `store`, the storage whose memory it is: of ``x.data`` the one of x."""
 
     __slots__ = ("store", "meta", "ptr")
 
     def __init__(self, store: Storage, m: Any, ptr: int) -> None:
+        while store.free is NO_FREE and isinstance(getattr(store, "keep", None), Storage):
+            store = store.keep
         self.store, self.meta, self.ptr = store, m, ptr
 
 
@@ -101,8 +103,8 @@ class Planned:
             block = cpu_memory.whole(address)
             if block is None:
                 raise Refused(f"a launch is given an address of memory that nobody is known to own ({self._names(address)})")
-            found = after.within(*block)
-            if found is None or id(found) not in self.fresh:
+            found = next((s for s in stores.values() if block[0] <= s.ptr < sum(block) and id(s) in self.fresh), None)
+            if found is None:
                 own[block[0]] = block[1]
             else:  # what was there before lay elsewhere in the block
                 wanted[address] = found
@@ -164,6 +166,8 @@ def _only_results(results: list[Shown], old: set[int], held: dict[int, int]) -> 
     found: dict[int, int] = {}
     for r in results:
         s = r.store
+        if s.free is NO_FREE and s.meta.nbytes:  # somebody else's memory, such as an array of NumPy's
+            continue
         if id(s) not in old and id(s) not in found and sys.getrefcount(s) <= counts[id(s)] + 2:  # this name and the call's
             found[id(s)] = len(found)
     return found

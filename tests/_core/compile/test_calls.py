@@ -34,7 +34,8 @@ CALLED = Called()
     lambda x: sum(t * 2 for t in (x, x)),
     lambda x: x * isinstance(x, torch.Tensor),
     lambda x: x * getattr(TABLE, "nothing", 4.0),
-], ids=range(7))
+    lambda x: max(x.shape[0], len(x)) + x,
+], ids=range(8))
 def test_what_is_known(f: Any) -> None:
     x = torch.ones(3)
     run = Run([x])
@@ -49,8 +50,9 @@ def test_what_is_known(f: Any) -> None:
     (lambda x: print(end="") or x, "print"),
     (lambda x: TABLE.update(a=1.0) or x, "dict.update"),
     (lambda x: x * id([1]) * 0, "id of"),
+    (lambda x: max(x.sum(), x[0], x[1]) * min([x[0], x[1]]), "max on objects"),
     (lambda x: x.requires_grad_() if False else torch.set_num_threads(torch.get_num_threads()) or x, "threads"),
-], ids=range(5))
+], ids=range(6))
 def test_what_ends_it(f: Any, why: str) -> None:
     x = torch.ones(3)
     run = Run([x])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -113,6 +114,30 @@ def test_a_result_may_be_an_argument_a_view_of_it_or_kept_state() -> None:
     assert b.data_ptr() == x.data_ptr() + 4
     assert c.data_ptr() == state.data_ptr()
     assert state.tolist() == [6.0] * 3
+
+
+def test_data_of_tensors_is_their_memory() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    array = np.ones(3, dtype=np.float32)
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        z = y[1:]
+        return x.data, y.data, y, z.data, weight.data, torch.from_numpy(array), x.data[1:]
+    g = torch.capture(f)
+    for i in range(5):
+        x = torch.arange(3.0) + i
+        with torch.no_grad():
+            weight.add_(1)
+        array += 1
+        found = g(x)
+        for a, b in zip(found, f(x), strict=True):
+            assert torch.equal(a, b)
+        assert found[0].data_ptr() == x.data_ptr()
+        assert found[1].data_ptr() == found[2].data_ptr() == found[3].data_ptr() - 4
+        assert found[4].data_ptr() == weight.data_ptr()
+        found[1].fill_(9.0)
+        assert found[2].tolist() == [9.0, 9.0, 9.0]
 
 
 def test_draws_are_those_of_the_generator() -> None:

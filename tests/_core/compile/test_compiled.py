@@ -711,3 +711,26 @@ def test_bad_input() -> None:
         torch.compile(nn.ReLU(), backend="nope")
     with pytest.raises(AssertionError, match="callable"):
         torch.compile(3)
+
+
+@pytest.mark.usefixtures("always_kept")
+@pytest.mark.parametrize("f", [
+    lambda x: x.data,
+    lambda x: (x.data, x * 2),
+    lambda x: (y := x * 2).data + y,
+    lambda x: ((y := x * 2).data, y),
+    lambda x: ((y := torch.empty_like(x).copy_(x))[0], y),
+    lambda x: ((y := (x * 2).add_(1)), y[1:], y[:1]),
+], ids=range(6))
+def test_results_that_share_memory_do_so_at_each_call(f: Any) -> None:
+    compiled = torch.compile(f)
+    for i in range(6):
+        x, other = torch.arange(3.0) + i, torch.arange(3.0) + i
+        found, wanted = compiled(x), f(other)
+        found, wanted = (r if isinstance(r, tuple) else (r,) for r in (found, wanted))
+        for part in (*found, *wanted):
+            part.mul_(3)
+        assert [r.tolist() for r in found] == [r.tolist() for r in wanted]
+        assert [r._version for r in found] == [r._version for r in wanted]
+        assert x.tolist() == other.tolist()
+        assert x._version == other._version

@@ -78,3 +78,19 @@ def test_batches_of_other_makes_are_the_functions(monkeypatch: pytest.MonkeyPatc
     assert f.__compiled__.records
     with pytest.raises(KeyError):
         f({"a": X})
+
+
+@pytest.mark.usefixtures("always_kept")
+def test_tensors_of_inference_mode_are_a_kind_of_their_own() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        x.add_(1)
+        return y
+    compiled = torch.compile(f)
+    for _ in range(6):
+        compiled(torch.ones(3))
+    with torch.inference_mode():
+        x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        compiled(x)
+    assert compiled(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]

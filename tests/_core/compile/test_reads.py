@@ -116,3 +116,26 @@ def test_what_ends_it(f: Any, why: str) -> None:
     STEPS = iter([1, 2])
     wanted = f(torch.ones(1))
     assert type(made) is type(wanted)
+
+
+class Holder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+
+    def forward(self, x: Any) -> Any:
+        LIST.sort()  # which ends the learning
+        self.mean = self.mean + x
+        self.weight = torch.nn.Parameter(x)
+        return self.mean
+
+
+def test_when_nothing_is_learned_any_more_attributes_are_set_as_their_class_sets_them() -> None:
+    held = Holder()
+    run, made = run_of(held, torch.ones(2))
+    assert "list.sort" in str(run.why)
+    assert made.tolist() == [1.0, 1.0]
+    assert held.state_dict().keys() == {"mean", "weight"}
+    assert held.state_dict()["mean"].tolist() == [1.0, 1.0]
+    assert "mean" not in held.__dict__
+    assert [name for name, _ in held.named_parameters()] == ["weight"]
