@@ -94,7 +94,7 @@ def _run(plan: _Plan, a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 
 def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, room: int | None) -> _Plan | None:
     """The first layout of the operands that the backend has a launch for."""
-    if _reach(g) >= _FARTHEST:
+    if _far(g):
         return None  # the padded image itself then says whether there is room for it
     layouts = [_GIVEN, _ROWS]
     if len(shape) > 3 and any(is_channels_last(m.shape, m.strides) and not m.contiguous for m in (a, b)):
@@ -111,10 +111,10 @@ def _plan(kind: str, a: Meta, b: Meta, g: Geometry, shape: Sizes, bias: bool, ro
     return None
 
 
-def _reach(g: Geometry) -> int:
-    """How far from an image's edge windows lie at most, those counted in that a kernel's last vector has and the result has not."""
-    reaches = [p + (o + _VECTOR) * s + d * k + i for i, k, o, s, p, d in zip(g.image, g.kernel, g.out, g.stride, g.padding, g.dilation, strict=True)]
-    return int(max(reaches))
+def _far(g: Geometry) -> bool:
+    """Whether windows lie so far from an image's edge that addresses could overflow, those of a kernel's last vector among them that the result has not."""
+    return any(p + (o + _VECTOR) * s + d * k + i >= _FARTHEST
+               for i, k, o, s, p, d in zip(g.image, g.kernel, g.out, g.stride, g.padding, g.dilation, strict=True))
 
 
 def _allowed(room: int | None) -> tuple[bool, int | None, tuple[int, bool, bool]]:

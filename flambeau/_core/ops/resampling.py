@@ -112,7 +112,7 @@ def grid_places(grid: Tensor, size: tuple[int, ...], mode: str, padding_mode: st
     """What `sampled` takes for images of `size`, from a grid (n, *out, 2 or 3) of coordinates, x first: places and weights, each (n, p).  Recorded."""
     dims = len(size)
     formula = _OF_IMAGES if dims == 2 else _OF_VOLUMES
-    found = formula(tuple([grid[..., dims - 1 - d] for d in range(dims)]), tuple(map(float, size)),
+    found = formula(tuple([grid[..., dims - 1 - d] for d in range(dims)]), tuple([1.0 * s for s in size]),
                     (("align_corners", align_corners), ("mode", mode), ("padding_mode", padding_mode)))
     rows = [t.flatten(1) for t in (found if isinstance(found, tuple) else (found,))]
     count = 1 if mode == "nearest" else len(rows) // 2
