@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
+from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..kernels.schedule import depth, launches, schedule
 from ..tensor import Meta, Tensor, alias, meta, new, storage
 from . import launch
+from .copies import cast_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -138,16 +140,35 @@ def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dic
     ins = sorted(made.operands(), key=bound.formula.names().index)
     name = bound.op.name + ("_backward" if bound.formula.level else "")
     work = _Work()
+    calls: list[Any] = []
+    packed: dict[Any, int] = {}
+    across = _across(bound, ins, axes, layouts)
+    if across:
+        whole = tuple([n for over in sizes.values() for n in over])
+        for k, (d, strides) in across.items():
+            to, come = (tuple([s for a in sizes for s in steps[a]]) for steps in (strides, layouts["operand", k]))
+            nbytes = layout.numel(whole) * d.itemsize
+            packed["operand", k] = work.take(nbytes)
+            call, room = launch.plan(dev, cast_program(d, d), whole, [to, come], [nbytes, rooms["operand", k]], name)
+            where = [(len(exprs) + len(ins), packed["operand", k]), (len(exprs) + ins.index(k), 0)]
+            if room is not None:
+                where.append((len(exprs) + len(ins), work.take(room.nbytes)))
+            calls.append((call, where, []))
+            rooms["operand", k] = nbytes
+        found = launches(made, sizes, {**layouts, **{("operand", k): strides for k, (_, strides) in across.items()}})
+        assert found is not None
     sizes_of_temps = [layout.numel([n for a in over for n in sizes[a]]) * d.itemsize for over, d in made.temps]
     temps = [work.take(n) for n in sizes_of_temps]
-    calls = []
     for one in found:
         if not all(layout.numel(one.domain[:len(s)]) for s in one.strides[:len(one.step.outs)]):
             continue  # nothing is stored
         refs = [(r[0], r[1]) for r in (*one.step.outs, *one.step.ins)]
         call, room = launch.plan(dev, one.program, one.domain, one.strides, [rooms[r] if r in rooms else sizes_of_temps[r[1]] for r in refs], name)
-        where: list[tuple[int, int]] = []  # (which address is given, bytes after it)
+        where = []  # (which address is given, bytes after it)
         for kind, k in refs:
+            if (kind, k) in packed:
+                where.append((len(exprs) + len(ins), packed[kind, k]))
+                continue
             where.append((k, 0) if kind == "out" else (len(exprs) + ins.index(k), 0) if kind == "operand" else (len(exprs) + len(ins), temps[k]))
         if room is not None:
             where.append((len(exprs) + len(ins), work.take(room.nbytes)))
@@ -159,6 +180,29 @@ def _launch(bound: Bound, exprs: tuple[Expr, ...], axes: list[str], layouts: dic
 
 
 _schedules: dict[Any, Schedule] = {}
+_NEAR = 1 << 15  # bytes: what lies in the first cache may be read in any order
+
+
+def _across(bound: Bound, ins: Sequence[Any], axes: list[str], layouts: dict[Any, Any]) -> dict[Any, tuple[dtype, dict[str, tuple[int, ...]]]]:
+    """Operands that lie across the rows of a result with elements: their types, and the result's strides, by which they are copied first. A row of
+    theirs takes a cache line an element, and more than once, where a copy goes by tiles."""
+    sizes = bound.places.sizes
+    for k, over in enumerate(axes):
+        steps = layouts["out", k]
+        inner = next(((a, i) for a in bound.op.fused for i, s in enumerate(steps.get(a, ())) if s == 1 and sizes[a][i] > 1), None)
+        if inner is None or len(over) < len(sizes):
+            continue
+        a, i = inner
+        types = {e.value[0]: e.dtype for e in E.walk(bound.formula.body) if e.op == "operand"}
+        count = layout.numel([n for over in sizes.values() for n in over])
+        found = {}
+        for name in ins:
+            own = layouts["operand", name]
+            if len(own) == len(sizes) and own[a][i] > 1 and count * types[name].itemsize > _NEAR and any(
+                    s == 1 and n > 1 for b, many in own.items() if b not in bound.op.fused for s, n in zip(many, sizes[b], strict=True)):
+                found[name] = types[name], {b: steps[b] for b in sizes}
+        return found
+    return {}
 
 
 def _ways(bound: Bound, exprs: tuple[Expr, ...], axes: list[str]) -> list[tuple[str, bool]]:

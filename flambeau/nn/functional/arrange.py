@@ -13,8 +13,8 @@ from ..._core.autograd.function import Function
 from ..._core.engine.fields import has
 from ..._core.kernels import expr as E
 from ..._core.kernels.programs import Map
-from ..._core.layout import image_strides, wants_channels_last
-from ..._core.ops import launch
+from ..._core.layout import channels_last_strides, image_strides, wants_channels_last
+from ..._core.ops import launch, memory_format
 from ..._core.ops.checks import of_kinds, within
 from ..._core.ops.copies import as_images, cast_program, laid_as
 from ..._core.ops.windows import added_up
@@ -98,6 +98,75 @@ def _source_indices(mode: str, size: int, before: int, after: int) -> np.ndarray
     return np.where(places >= size, period - places, places)
 
 
+def _borders(mode: str, size: int, before: int, after: int) -> list[tuple[int, int, int, int]]:
+    """The two borders of a padded dimension: where each begins and how long it is, where what it repeats begins, and by which steps that goes."""
+    end = before + size
+    first = {"reflect": (2 * before, -1), "replicate": (before, 0), "circular": (size, 1)}[mode]
+    second = {"reflect": (end - 2, -1), "replicate": (end - 1, 0), "circular": (before, 1)}[mode]
+    return [(at, n, *source) for at, n, source in ((0, before, first), (end, after, second)) if n]
+
+
+def _copies(m: Any, mode: str, before: list[int], after: list[int], last: bool) -> Any:
+    """What surrounds a tensor laid out as m with its own elements, as copies of slices: the tensor itself, then the borders of one dimension after
+    the other, which repeat what lies in the result by then.  None where that is left to the general way."""
+    d = m.dtype
+    if m.device.type != "cpu" or not m.numel:
+        return None
+    shape = [b + s + a for b, s, a in zip(before, m.shape, after)]
+    made = meta(shape, channels_last_strides(shape) if last else None, d, m.device)
+    step = made.strides
+    offset = sum(b * s for b, s in zip(before, step))
+    # how much is copied, the strides of both sides, where it goes to and where in the result it comes from
+    moves: list[Any] = [(list(m.shape), step, m.strides, offset, None)]
+    done = list(m.shape)
+    for axis in reversed(range(len(shape))):
+        offset -= before[axis] * step[axis]
+        for at, n, source, by in _borders(mode, m.shape[axis], before[axis], after[axis]):
+            there = [*step[:axis], by * step[axis], *step[axis + 1:]]
+            moves.append(([*done[:axis], n, *done[axis + 1:]], step, there, offset + at * step[axis], offset + source * step[axis]))
+        done[axis] = shape[axis]
+    program, calls = cast_program(d, d), []
+    for domain, to, come, put, taken in moves:
+        rooms = [(at * d.itemsize, made.nbytes - at * d.itemsize) for at in (put, taken or 0)]
+        if taken is None:
+            rooms[1] = 0, m.nbytes
+        call, workspace = launch.plan(m.device, program, tuple(domain), [tuple(to), tuple(come)], rooms, "pad")
+        if workspace is not None:
+            return None
+        calls.append((call, put * d.itemsize, None if taken is None else taken * d.itemsize))
+    k = sum(1 for b, a in zip(before, after) if b or a)
+    name = f"{'Reflection' if mode == 'reflect' else 'Replication'}Pad{k}DBackward0" if mode != "circular" else "CircularPadBackward0"
+    return made, calls, (mode, before, after, list(m.shape), last), name
+
+
+def _by_copies(plan: Any, input: Any) -> Any:  # noqa: A002
+    made, calls, saved, name = plan
+    t = new(made)
+    at = t.ptr
+    for call, put, taken in calls:
+        call(at + put, input.ptr if taken is None else at + taken)
+    return t if input.node is None else tape.record(t, _borders_back, (input,), saved, name)
+
+
+@tape.keeps_nothing
+def _borders_back(node: Any, grad: Any) -> Any:
+    """Each border's gradient added to what it repeated, the dimension that was padded last first."""
+    mode, before, after, shape, last = node[tape.SAVED]
+    for axis, (b, size, a) in enumerate(zip(before, shape, after)):
+        if not b and not a:
+            continue
+        middle = grad.narrow(axis, b, size).clone(memory_format=memory_format.channels_last if last else memory_format.contiguous_format)
+        for at, n, source, by in _borders(mode, size, b, a):
+            border = grad.narrow(axis, at, n)
+            if by < 0:
+                border, source = border.flip(axis), source - n + 1
+            elif by == 0:
+                border, n = border.sum(axis, True), 1
+            middle.narrow(axis, source - b, n).add_(border)
+        grad = middle
+    return (grad,)
+
+
 def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
     """Pads `input`: `pad` is (before, after) of the last dimension, then of the one before it, and so on.
 
@@ -107,11 +176,11 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     """
     amounts = [int(p) for p in pad]
     key = None
-    if mode == "constant" and type(input) in (Tensor, Parameter):
-        key = input.meta, tuple(amounts), None if value is None else repr(value)
+    if type(input) in (Tensor, Parameter):
+        key = input.meta, tuple(amounts), None if value is None else repr(value), mode
         plan = _plans.get(key)
         if plan is not None:
-            return _by_plan(plan, input)
+            return _by_plan(plan, input) if mode == "constant" else _by_copies(plan, input)
     if len(amounts) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(amounts)}")
     if len(amounts) // 2 > input.dim():
@@ -151,7 +220,6 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
     if mode != "circular" and input.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{'reflection' if mode == 'reflect' else 'replication'}_pad{spatial}d\" not implemented for 'Bool'")
     last = n == spatial + 2 and _channels_last(input)
-    out = image = input.movedim(1, -1) if last else input
     for d in range(n - spatial, n):
         b, a, size = before[d], after[d], input.shape[d]
         if b == 0 and a == 0:
@@ -164,10 +232,20 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: float | None = None
         if size == 0:
             raise RuntimeError(f"Expected dimension {d} of the input to be non-empty for padding mode {mode}, got "
                                f"{list(input.shape)}")
+        if mode == "circular" and min(b, a) < 0 and max(-b, 0) >= size - max(-a, 0):
+            raise RuntimeError("Negative padding value is resulting in an empty dimension.")
+    if key is not None and min(amounts) >= 0:
+        since, copied = caches.epoch, _copies(input.meta, mode, before, after, last)
+        if copied is not None:
+            caches.keep_since(since, _plans, key, copied)
+            return _by_copies(copied, input)
+    out = image = input.movedim(1, -1) if last else input
+    for d in range(n - spatial, n):
+        b, a, size = before[d], after[d], input.shape[d]
+        if b == 0 and a == 0:
+            continue
         start, stop = max(-b, 0), size - max(-a, 0)
         if mode == "circular" and min(b, a) < 0:
-            if start >= stop:
-                raise RuntimeError("Negative padding value is resulting in an empty dimension.")
             out, size, b, a = out.narrow(d - last, start, stop - start), stop - start, max(b, 0), max(a, 0)  # what is left is what comes round
         where = _source_indices(mode, size, b, a) if min(b, a) >= 0 else _source_indices(
             mode, size, max(b, 0), max(a, 0))[start:len(range(-max(b, 0), size + max(a, 0))) - max(-a, 0)]

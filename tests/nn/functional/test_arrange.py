@@ -28,6 +28,26 @@ def test_pad_against_numpy(mode, name, shape, amounts):
     assert gradcheck(lambda v: F.pad(v, amounts, mode), (t,))
 
 
+@pytest.mark.parametrize("mode, name", [("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")])
+@pytest.mark.parametrize("layout", ["rows", "channels last", "turned"])
+def test_borders_are_copied_from_any_layout_and_have_gradients_of_any_order(mode, name, layout):
+    x = _random(2, 3, 6, 5)
+    t = flambeau.from_numpy(x.copy())
+    t = t.contiguous(memory_format=flambeau.channels_last) if layout == "channels last" else t if layout == "rows" else t.mT.contiguous().mT
+    t.requires_grad_()
+    for amounts in ((2, 3, 4, 1), (0, 0, 5, 0), (1, 0, 0, 2)):
+        made = F.pad(t, amounts, mode)
+        want = np.pad(x, [(0, 0), (0, 0), amounts[2:], amounts[:2]], name)
+        np.testing.assert_array_equal(made.detach().numpy(), want)
+        np.testing.assert_array_equal(F.pad(t.detach(), amounts, mode).numpy(), want)  # by the same plan, unrecorded
+        g = flambeau.from_numpy(_random(*want.shape)).requires_grad_()
+        (back,) = flambeau.autograd.grad(made, t, g, create_graph=True)
+        # the transpose of what pads: <pad(t), g> = <t, back>, and what back says of g is pad again
+        np.testing.assert_allclose((back * t).sum().item(), (want * g.detach().numpy()).sum(), rtol=1e-12)
+        (again,) = flambeau.autograd.grad(back, g, flambeau.from_numpy(x))
+        np.testing.assert_array_equal(again.numpy(), want)
+
+
 def test_constant_padding_crops_too():
     x = np.arange(12.0).reshape(3, 4)
     out = F.pad(flambeau.from_numpy(x), (-1, 2, 1, -1), value=7.0)
