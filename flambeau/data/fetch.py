@@ -7,19 +7,21 @@ from itertools import islice
 from typing import Any
 
 from .collate import default_collate
-from .dataset import IterableDataset, Subset, TensorDataset
+from .dataset import Subset, TensorDataset
+
+MAP, STREAM = 0, 1  # the two kinds of data sets, as PyTorch numbers them
 
 
 class Stopped(BaseException):
     """The loader has closed: the batch under way is not wanted any more."""
 
 
-def fetcher(dataset: Any, collate: Callable[[Any], Any], batched: bool, least: int,
+def fetcher(dataset: Any, kind: int, collate: Callable[[Any], Any], batched: bool, whole: bool,
             check: Callable[[], None] | None = None) -> Callable[[Any], Any]:
-    """A function from an entry of the sampler to a batch. Of a stream, it raises StopIteration when fewer than `least` samples are
-    left. `check` is called before each sample and may raise `Stopped`."""
-    if isinstance(dataset, IterableDataset):
-        return _of_stream(iter(dataset), collate, batched, least, check)
+    """A function from an entry of the sampler to a batch. Of a stream, it raises StopIteration when no sample is left, or with `whole` fewer than
+    a batch has. `check` is called before each sample and may raise `Stopped`."""
+    if kind == STREAM:
+        return _of_stream(iter(dataset), collate, batched, whole, check)
     if not batched:
         return _whole(lambda i: collate(dataset[i]))
     if collate is default_collate:
@@ -53,7 +55,7 @@ def _whole(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
-def _of_stream(stream: Any, collate: Callable[[Any], Any], batched: bool, least: int,
+def _of_stream(stream: Any, collate: Callable[[Any], Any], batched: bool, whole: bool,
                check: Callable[[], None] | None) -> Callable[[Any], Any]:
     over = False
 
@@ -74,7 +76,7 @@ def _of_stream(stream: Any, collate: Callable[[Any], Any], batched: bool, least:
 
     def take(entries: Any) -> Any:
         taken = samples(len(entries))
-        if not taken or len(taken) < least:
+        if not taken or (whole and len(taken) < len(entries)):
             raise StopIteration
         return collated(taken)
 

@@ -1,19 +1,30 @@
-"""What `iter(DataLoader)` gives: batches made here, or by workers."""
+"""What `iter(DataLoader)` gives: batches made here, or by workers.
+
+An iterator asks its loader for attributes by PyTorch's names and for nothing else, since libraries give it loaders of their own (fastai).
+"""
 
 from __future__ import annotations
 
+import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._core import dtypes, ops
 from .._core.errors import warn
 from . import pinning
+from .fetch import fetcher
 from .pool import DEAD, Event, Pool, context_of
 from .workers import END, ERROR
 
 if TYPE_CHECKING:
     from .loader import DataLoader
+
+
+def _fetching(loader: DataLoader[Any]) -> Callable[..., Callable[[Any], Any]]:
+    """From a data set to its fetching function. It holds on to no loader: workers must not keep theirs alive."""
+    return functools.partial(fetcher, kind=loader._dataset_kind, collate=loader.collate_fn, batched=loader._auto_collation, whole=loader.drop_last)
 
 
 def _snapshot(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -49,7 +60,7 @@ class Batches(Iterator[Any]):
     def __next__(self) -> Any:
         batch = self._next()
         self._given += 1
-        said = self._loader._said
+        said = self._loader._IterableDataset_len_called
         if said is not None and self._given > said:
             text = (f"Length of IterableDataset {self._loader.dataset} was reported to be {said} (when accessing len(dataloader)), but "
                     f"{self._given} samples have been fetched. ")
@@ -68,7 +79,7 @@ class SingleProcessIter(Batches):
 
     def _begin(self) -> None:
         super()._begin()
-        self._fetch = self._loader._make_fetch()(self._loader.dataset)
+        self._fetch = _fetching(self._loader)(self._loader.dataset)
 
     def _next(self) -> Any:
         batch = self._fetch(next(self._entries))
@@ -87,8 +98,9 @@ class MultiProcessIter(Batches):
         super()._begin()
         self._epoch = 0
         loader = self._loader
-        self._pool = Pool(context_of(loader.multiprocessing_context), loader.dataset, loader._make_fetch(), loader.num_workers,
-                          self._base_seed, loader.worker_init_fn)
+        context = loader.multiprocessing_context
+        context = context_of(None if isinstance(context, ModuleType) else context)  # a loader of a library's own may name `torch.multiprocessing`
+        self._pool = Pool(context, loader.dataset, _fetching(loader), loader.num_workers, self._base_seed, loader.worker_init_fn)
         self._close = weakref.finalize(self, self._pool.close)
         self._source: Any = pinning.Pinner(self._pool) if self._pin else self._pool
         self._start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from .._core.errors import warn
 from .collate import default_collate, default_convert
 from .dataset import Dataset, IterableDataset
-from .fetch import fetcher
+from .fetch import MAP, STREAM
 from .iterators import MultiProcessIter, SingleProcessIter
 from .pool import context_of
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -58,7 +57,7 @@ class DataLoader(Generic[T_co]):
 
     _initialized = False
     _iterator: MultiProcessIter | None = None  # the persistent workers'
-    _said: int | None = None  # the length that a stream's loader was asked for and gave
+    _IterableDataset_len_called: int | None = None  # the length that a stream's loader was asked for and gave
 
     def __init__(self, dataset: Dataset[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
                  sampler: Iterable[Any] | None = None, batch_sampler: Iterable[Any] | None = None, num_workers: int = 0,
@@ -86,8 +85,8 @@ class DataLoader(Generic[T_co]):
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
-        self._streams = isinstance(dataset, IterableDataset)
-        if self._streams:
+        self._dataset_kind = STREAM if isinstance(dataset, IterableDataset) else MAP
+        if self._dataset_kind == STREAM:
             if shuffle not in (False, None):
                 raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got "
                                  f"shuffle={shuffle}")
@@ -110,7 +109,7 @@ class DataLoader(Generic[T_co]):
                 raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with "
                                  "drop_last")
         if sampler is None:
-            if self._streams:
+            if self._dataset_kind == STREAM:
                 sampler = _Endless()
             elif shuffle:
                 sampler = RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
@@ -141,12 +140,12 @@ class DataLoader(Generic[T_co]):
 
     def __len__(self) -> int:
         """Batches an epoch, as far as it is known."""
-        if not self._streams:
+        if self._dataset_kind == MAP:
             return len(self._index_sampler)
         n = len(self.dataset)  # type: ignore[arg-type]
         if self.batch_size is not None:
             n = n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-        self._said = n
+        self._IterableDataset_len_called = n
         return n
 
     @property
@@ -156,11 +155,6 @@ class DataLoader(Generic[T_co]):
     @property
     def _index_sampler(self) -> Any:
         return self.batch_sampler if self.batch_sampler is not None else self.sampler
-
-    def _make_fetch(self) -> Callable[..., Callable[[Any], Any]]:
-        """From a data set to its fetching function. It holds on to no loader: workers must not keep theirs alive."""
-        return functools.partial(fetcher, collate=self.collate_fn, batched=self.batch_sampler is not None,
-                                 least=(self.batch_size or 0) if self._streams and self.drop_last else 1)
 
     def _get_iterator(self) -> Any:
         """A new iterator: what subclasses of libraries put in its place."""

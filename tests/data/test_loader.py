@@ -212,3 +212,45 @@ def test_default_collate():
 def test_default_convert():
     out = default_convert({"a": np.ones(2), "b": ["x", np.float64(2.0)], "c": 5})
     assert isinstance(out["a"], flambeau.Tensor) and out["b"][0] == "x" and out["b"][1].item() == 2.0 and out["c"] == 5
+
+
+class _FromOutside:
+    """A loader of a library's own, as fastai's: the names that PyTorch's iterators ask for, and no more. It is its own data set."""
+
+    _dataset_kind, _IterableDataset_len_called, _auto_collation, drop_last, in_order = 1, None, False, False, True
+    generator, prefetch_factor, timeout, pin_memory, persistent_workers, worker_init_fn = None, 2, 0, False, False, None
+
+    def __init__(self, workers):
+        self.dataset, self.num_workers = self, workers
+        self.multiprocessing_context = flambeau.multiprocessing if workers else None
+
+    @property
+    def _index_sampler(self):
+        return iter(lambda: 0, 1)
+
+    def collate_fn(self, batch):
+        return batch
+
+    def __iter__(self):
+        worker = get_worker_info()
+        return iter([flambeau.full((2,), 10.0 * i + (0 if worker is None else worker.id)) for i in range(3)])
+
+
+def test_iterators_of_loaders_that_libraries_write():
+    from flambeau.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
+    assert [x.tolist() for x in _SingleProcessDataLoaderIter(_FromOutside(0))] == [[0, 0], [10, 10], [20, 20]]
+    assert [x.tolist() for x in _MultiProcessingDataLoaderIter(_FromOutside(2))] == [[10 * i + w] * 2 for i in range(3) for w in range(2)]
+    assert _DatasetKind.create_fetcher(_DatasetKind.Map, "abcd", True, "".join, False).fetch([2, 0]) == "ca"
+    stream = _DatasetKind.create_fetcher(_DatasetKind.Iterable, "abcd", True, "".join, True)
+    assert stream.fetch([0, 0, 0]) == "abc"
+    with pytest.raises(StopIteration):
+        stream.fetch([0, 0, 0])
+
+
+def test_a_stream_drops_what_is_less_than_its_sampler_asked_for():
+    class Numbers(IterableDataset):
+        def __iter__(self):
+            return iter(range(7))
+
+    assert [b.tolist() for b in DataLoader(Numbers(), 3, drop_last=True)] == [[0, 1, 2], [3, 4, 5]]
+    assert [b.tolist() for b in DataLoader(Numbers(), 3)] == [[0, 1, 2], [3, 4, 5], [6]]
