@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from typing import Any
 
@@ -43,10 +44,28 @@ _set_fwd_grad_enabled, _is_fwd_grad_enabled = pushing.enabled.set, pushing.enabl
 stand_ins.module(f"{__name__}._dynamo", {}, "A compiler's switches.")
 stand_ins.module(f"{__name__}._dynamo.eval_frame", {"_set_lru_cache": lambda on: None}, "A compiler's switches: accepted.")
 stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
-_LEVELS = "_add_batch_dim() _remove_batch_dim() _vmap_increment_nesting() _vmap_decrement_nesting()"
+
+
+def _of_vmap(name: str) -> Any:
+    """A function of `flambeau.func.mapping`, which is loaded when it is called."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(importlib.import_module("flambeau.func.mapping"), name)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _batched(t: Any) -> bool:
+    """Whether it stands for one example under vmap."""
+    return type(t).__module__ == "flambeau.func.batching"
+
+
 stand_ins.module(f"{__name__}._functorch", {
-    "is_batchedtensor": lambda t: False, "is_legacy_batchedtensor": lambda t: False, "is_gradtrackingtensor": lambda t: False, "get_unwrapped": lambda t: t,
-    **stand_ins.names(f"{__name__}._functorch", _LEVELS, "vmap here has no levels by number; func.vmap is the way in")}, "Questions about vmap's tensors.")
+    "is_batchedtensor": _batched, "is_legacy_batchedtensor": lambda t: False, "is_gradtrackingtensor": lambda t: False,
+    "is_functorch_wrapped_tensor": _batched, "get_unwrapped": lambda t: t.value if _batched(t) else t,
+    "maybe_get_bdim": lambda t: 0 if _batched(t) else -1, "maybe_get_level": lambda t: t.level.number if _batched(t) else -1,
+    **{name: _of_vmap(name) for name in "_add_batch_dim _remove_batch_dim _vmap_increment_nesting _vmap_decrement_nesting".split()}},
+    "Questions about vmap's tensors, and its levels by number.")
 _has_xpu = _has_mps = False  # devices that are not here
 
 

@@ -1,4 +1,9 @@
-"""`vmap`: a function of examples as a function of batches."""
+"""`vmap`: a function of examples as a function of batches.
+
+It has three steps, by the names that PyTorch's have in `torch._functorch.vmap`, which is this module: `_process_batched_inputs` looks at the arguments,
+`_create_batched_inputs` makes one example of each, `_unwrap_batched` takes the batch out of what the function returned.  Libraries put functions
+of their own in their places (tensordict, whose containers are batched as a whole).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,12 @@ from typing import Any
 from .._core import ops
 from .._core.engine import fields
 from .._core.tensor import Tensor
-from .batching import Level, batched, dispatch, drawing, draws, levels, members, prepare
+from ..utils._pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
+from .batching import Batched, Level, batched, dispatch, drawing, draws, levels, members, prepare
 from .rules import field
-from .trees import leaves, rebuild, spread
 
 _ops: Any = ops
+in_dims_t = out_dims_t = int | tuple[Any, ...] | list[Any] | None
 
 
 def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None) -> Callable[..., Any]:
@@ -39,43 +45,59 @@ def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomne
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
         prepare()
-        values, dims, size = _split(func, in_dims, args)
-        whole = [v if d is None else v.movedim(d, 0) for v, d in zip(values, dims, strict=True)]
+        size, dims, values, spec = _process_batched_inputs(in_dims, args, func)
         step = size if chunk_size is None else min(chunk_size, size)
         with _Randomness(randomness, values) as randoms:
+            if step == size:
+                return _once(func, size, dims, values, spec, out_dims, randomness, kwargs)
             parts = []
-            for start in range(0, max(size, 1), step or 1):
+            for start in range(0, size, step):
                 randoms.rewind()
                 rows = min(step, size - start)
-                level = Level(len(levels.get()) + 1, rows, randomness)
-                each = [v if d is None else batched(v if rows == size else v.narrow(0, start, rows), level) for v, d in zip(whole, dims, strict=True)]
-                token = levels.set((*levels.get(), level))
-                try:
-                    made = func(*rebuild(args, iter(each)), **kwargs)
-                finally:
-                    levels.reset(token)
-                parts.append(_taken(made, level, out_dims, func))
-        if len(parts) == 1:
-            return rebuild(parts[0][0], iter(parts[0][1]))
-        joined = [_ops.cat(list(column), d) if d is not None else column[0] for d, *column in zip(parts[0][2], *[p[1] for p in parts], strict=True)]
-        return rebuild(parts[0][0], iter(joined))
+                part = [v if d is None else v.tensor_split((start, start + rows), d)[1] for v, d in zip(values, dims, strict=True)]
+                parts.append(_once(func, rows, dims, part, spec, out_dims, randomness, kwargs))
+        flat, made = zip(*map(tree_flatten, parts), strict=True)
+        where = _out_dims(out_dims, parts[0], made[0])
+        joined = [_ops.cat(column, d) if d is not None else column[0] for d, *column in zip(where or (), *flat, strict=True)]
+        return tree_unflatten(joined, made[0])
     return call
 
 
-def _split(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], list[Any], int]:
-    """The arguments' values, the examples' axis in each, and how many examples there are."""
-    name = getattr(func, "__name__", repr(func))
+def _once(func: Any, size: int, dims: Any, values: Any, spec: Any, out_dims: Any, randomness: str, kwargs: dict[str, Any]) -> Any:
+    """The function, run once for so many examples."""
+    level = _vmap_increment_nesting(size, randomness)
+    try:
+        made = func(*_create_batched_inputs(dims, values, level, spec), **kwargs)
+        return _unwrap_batched(made, out_dims, level, size, func)
+    finally:
+        _vmap_decrement_nesting()
+
+
+def _get_name(func: Any) -> str:
+    return getattr(func, "__name__", None) or repr(func)
+
+
+def _process_batched_inputs(in_dims: Any, args: tuple[Any, ...], func: Any) -> tuple[int, list[Any], list[Any], TreeSpec]:
+    """(how many examples there are, the examples' axis in each value, the values, the arguments' structure)."""
+    name = _get_name(func)
     if not args:
         raise ValueError(f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function with no "
                          "inputs. The latter is unsupported.")
     if not isinstance(in_dims, (int, tuple, list)) and in_dims is not None:
         raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a (potentially nested) tuple matching the "
                          f"structure of inputs, got: {type(in_dims)}.")
-    values, dims = leaves(args), spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, args, f"vmap({name}): in_dims")
-    sizes = set()
+    values, spec = tree_flatten(args)
+    dims = _broadcast_to_and_flatten(tuple(in_dims) if isinstance(in_dims, list) else in_dims, spec)
+    if dims is None:
+        raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the structure of `inputs`. in_dims has "
+                         f"structure {tree_flatten(in_dims)[1]} but inputs has structure {spec}.")
+    sizes = []
     for i, (v, d) in enumerate(zip(values, dims, strict=True)):
         if d is None:
             continue
+        if not isinstance(d, int):
+            raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for an input but in_dim must be either an integer "
+                             "dimension or None.")
         if not isinstance(v, Tensor):
             if in_dims == 0:
                 dims[i] = None  # a number beside tensors belongs to every example
@@ -86,38 +108,78 @@ def _split(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tup
         if not -rank <= d < rank:
             raise ValueError(f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={d} for some input, but that input is a Tensor of "
                              f"dimensionality {rank} so expected in_dim to satisfy -{rank} <= in_dim < {rank}.")
-        sizes.add(v.meta.shape[d])
+        dims[i] = d % rank
+        sizes.append(v.meta.shape[d])
     if not sizes:
         raise ValueError(f"vmap({name}): at least one input must be mapped over: every in_dim is None")
-    if len(sizes) > 1:
-        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sorted(sizes)} for the mapped dimension")
-    return values, dims, sizes.pop()
+    if any(n != sizes[0] for n in sizes):
+        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
+    return sizes[0], dims, values, spec
 
 
-def _taken(made: Any, level: Level, out_dims: Any, func: Any) -> tuple[Any, list[Any], list[Any]]:
-    """(the output's structure, its tensors with the examples' axis in place, where that is)."""
-    name = getattr(func, "__name__", func)
-    found = leaves(made)
-    if not all(isinstance(t, Tensor) for t in found):
-        other = next(t for t in found if not isinstance(t, Tensor))
-        raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(other)}")
-    single = isinstance(made, Tensor)
-    try:
-        where = spread(out_dims[0] if single and isinstance(out_dims, (tuple, list)) and len(out_dims) == 1 else out_dims, made, "")
-    except ValueError:
-        raise ValueError(f"vmap({name}, ..., out_dims={out_dims}): out_dims is not compatible with the structure of the outputs") from None
-    out: list[Any] = []
-    for t, d in zip(found, where, strict=True):
-        if d is None:
-            if level.has(t):
-                raise ValueError(f"vmap({name}, ...): `{name}` can not return a batched tensor when out_dim is None")
-            out.append(t)
-            continue
-        rank = t.ndim + 1
-        if not -rank <= d < rank:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
-        out.append(level.spread(t).movedim(0, d))
-    return made, out, where
+def _create_batched_inputs(flat_in_dims: list[Any], flat_args: list[Any], vmap_level: int, args_spec: TreeSpec) -> Any:
+    """The arguments as one example has them."""
+    each = [v if d is None else _add_batch_dim(v, d, vmap_level) for v, d in zip(flat_args, flat_in_dims, strict=True)]
+    return tree_unflatten(each, args_spec)
+
+
+def _unwrap_batched(batched_outputs: Any, out_dims: Any, vmap_level: int, batch_size: int, func: Any) -> Any:
+    """What the function returned, the examples' axis in place."""
+    flat, spec = tree_flatten(batched_outputs)
+    where = _out_dims(out_dims, batched_outputs, spec)
+    name = _get_name(func)
+    if where is None:
+        raise ValueError(f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has "
+                         f"structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}.")
+    return tree_unflatten([_maybe_remove_batch_dim(name, t, vmap_level, batch_size, d) for t, d in zip(flat, where, strict=True)], spec)
+
+
+def _out_dims(out_dims: Any, outputs: Any, spec: TreeSpec) -> list[Any] | None:
+    """The examples' axis in each output, None where `out_dims` has another structure."""
+    if isinstance(outputs, Tensor):  # (0,) says it of a single tensor too
+        return [out_dims] if out_dims is None or isinstance(out_dims, int) else list(out_dims) if len(out_dims) == 1 else None
+    return _broadcast_to_and_flatten(tuple(out_dims) if isinstance(out_dims, list) else out_dims, spec)
+
+
+# ----------------------------------------------------------------------------------------------- levels by number, as PyTorch's core has them
+def _vmap_increment_nesting(batch_size: int, randomness: str) -> int:
+    """Begins a level of so many examples, inside of those there are; gives its number."""
+    prepare()
+    number = len(levels.get()) + 1
+    levels.set((*levels.get(), Level(number, batch_size, randomness)))
+    return number
+
+
+def _vmap_decrement_nesting() -> int:
+    """Ends the innermost level; gives its number."""
+    *outer, last = levels.get()
+    levels.set(tuple(outer))
+    return last.number
+
+
+def _add_batch_dim(tensor: Any, in_dim: int, level: int) -> Batched:
+    """One example of a tensor, whose examples lie along `in_dim`."""
+    return batched(tensor.movedim(in_dim, 0), levels.get()[level - 1])
+
+
+def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) -> Any:
+    """The examples of a tensor along `out_dim`; of one that has none at this level, the same for each."""
+    rank = tensor.ndim + 1
+    if not -rank <= out_dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {out_dim})")
+    return levels.get()[level - 1].spread(tensor).movedim(0, out_dim)
+
+
+def _maybe_remove_batch_dim(name: str, batched_output: Any, vmap_level: int, batch_size: int, out_dim: int | None) -> Any:
+    """`_remove_batch_dim` of an output, or, where `out_dim` is None, the output, which must not be batched."""
+    if out_dim is None:
+        if isinstance(batched_output, Tensor) and levels.get()[vmap_level - 1].has(batched_output):
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return batched_output
+    if not isinstance(batched_output, Tensor):
+        raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(batched_output)}. "
+                         "Did you mean to set out_dims= to None for output?")
+    return _remove_batch_dim(batched_output, vmap_level, batch_size, out_dim)
 
 
 class _Randomness:

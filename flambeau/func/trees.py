@@ -1,8 +1,10 @@
-"""Nested tuples, lists and dicts of values, flat and back."""
+"""Nested tuples, lists, dicts, and what programs register in `torch.utils._pytree`, flat and back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from ..utils._pytree import SUPPORTED_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,10 +15,14 @@ def _kids(tree: Any) -> list[Any] | None:
         return list(tree)
     if isinstance(tree, dict):
         return list(tree.values())
-    return None
+    node = SUPPORTED_NODES.get(type(tree))
+    return None if node is None else list(node.flatten_fn(tree)[0])
 
 
 def _rebuilt(tree: Any, kids: list[Any]) -> Any:
+    if not isinstance(tree, (tuple, list, dict)):
+        node = SUPPORTED_NODES[type(tree)]
+        return node.unflatten_fn(kids, node.flatten_fn(tree)[1])
     if isinstance(tree, dict):
         made = dict(zip(tree, kids, strict=True))
         return made if type(tree) is dict else type(tree)(made)

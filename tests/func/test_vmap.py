@@ -144,3 +144,72 @@ def test_what_is_made_of_other_operations_is_done_at_once(f, looped):
     want = torch.stack([f(e) for e in x])
     np.testing.assert_allclose(vmap(f)(x).numpy(), want.numpy(), rtol=1e-9, atol=1e-12)
     assert looped == []
+
+
+class Pair:
+    """A container that programs register as a tree."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+@pytest.fixture
+def pairs():
+    from flambeau.utils import _pytree
+    _pytree.register_pytree_node(Pair, lambda p: ([p.x, p.y], "kept"), lambda kids, kept: Pair(*kids))
+    yield Pair(torch.tensor(X[0]), torch.tensor(X[1]))
+    _pytree._deregister_pytree_node(Pair)
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2])
+def test_registered_containers_are_arguments_and_results(pairs, chunk):
+    made = vmap(lambda p: Pair(p.x.sum(), p.y * 2), chunk_size=chunk)(pairs)
+    assert isinstance(made, Pair)
+    np.testing.assert_allclose(made.x, X[0].sum(1))
+    np.testing.assert_allclose(made.y, X[1] * 2)
+    apart = vmap(lambda p: Pair(p.x + p.y, p.y), in_dims=(Pair(1, None),), out_dims=Pair(1, None))(Pair(pairs.x, torch.tensor(X[2, :, 0])))
+    np.testing.assert_allclose(apart.x, X[0] + X[2, :, :1])
+    assert apart.y.shape == (3,)
+    slope = grad(lambda p: (p.x * p.y).sum())(pairs)
+    np.testing.assert_allclose(slope.x, X[1])
+    np.testing.assert_allclose(slope.y, X[0])
+    np.testing.assert_allclose(torch.func.jvp(lambda p: p.x * p.y, (pairs,), (pairs,))[1], 2 * X[0] * X[1])
+
+
+def test_the_three_steps_are_those_that_libraries_replace(monkeypatch):
+    from flambeau._functorch import vmap as steps
+    assert steps.vmap is vmap
+
+    class Box:
+        """No tree: what it holds is batched by the library's own steps."""
+
+        def __init__(self, x):
+            self.x = x
+
+    looked, made, taken = steps._process_batched_inputs, steps._create_batched_inputs, steps._unwrap_batched
+    monkeypatch.setattr(steps, "_process_batched_inputs", lambda dims, args, func: looked(dims, tuple(a.x for a in args), func))
+    monkeypatch.setattr(steps, "_create_batched_inputs", lambda *args: [Box(x) for x in made(*args)])
+    monkeypatch.setattr(steps, "_unwrap_batched", lambda out, *args: Box(taken(out.x, *args)))
+    found = vmap(lambda a: Box(a.x @ a.x.T))(Box(torch.tensor(X)))
+    np.testing.assert_allclose(found.x, X @ X.transpose(0, 2, 1))
+
+
+def test_levels_by_number():
+    from flambeau._C import _functorch as core
+    x = torch.tensor(X)
+    level = core._vmap_increment_nesting(5, "error")
+    try:
+        one = core._add_batch_dim(x, 0, level)
+        inner = core._vmap_increment_nesting(4, "error")
+        assert (level, inner) == (1, 2)
+        two = core._add_batch_dim(one, 1, inner)
+        assert one.shape == (3, 4) and two.shape == (3,) and core.is_batchedtensor(two) and not core.is_batchedtensor(x)
+        assert core.maybe_get_level(two) == 2 and core.maybe_get_bdim(two) == 0 and core.get_unwrapped(core.get_unwrapped(two)).shape == (5, 4, 3)
+        back = core._remove_batch_dim(two.sum(), inner, 4, 0)
+        assert core._vmap_decrement_nesting() == 2
+        np.testing.assert_allclose(core._remove_batch_dim(back, level, 5, 1), X.sum(1).T)
+        same = core._remove_batch_dim(torch.ones(2), level, 5, 0)
+        assert same.shape == (5, 2)
+    finally:
+        assert core._vmap_decrement_nesting() == 1
+    assert core.maybe_get_level(x) == -1 and core.get_unwrapped(x) is x
