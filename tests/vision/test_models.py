@@ -12,7 +12,8 @@ from flambeau.vision import models, ops
 
 
 @pytest.mark.parametrize(("name", "count"), [("resnet18", 11689512), ("resnet34", 21797672), ("resnet50", 25557032), ("wide_resnet50_2", 68883240),
-                                              ("densenet121", 7978856), ("densenet161", 28681000), ("densenet169", 14149480), ("mobilenet_v2", 3504872)])
+                                              ("densenet121", 7978856), ("densenet161", 28681000), ("densenet169", 14149480), ("mobilenet_v2", 3504872),
+                                              ("squeezenet1_0", 1248424), ("squeezenet1_1", 1235496)])
 def test_sizes_are_torchvisions(name: str, count: int) -> None:
     with torch.device("cpu"):
         net = models.get_model(name)
@@ -30,6 +31,11 @@ def test_keys() -> None:
     assert "features.transition1.conv.weight" in keys and keys[-3] == "features.norm5.num_batches_tracked"
     keys = list(models.MobileNetV2(num_classes=3).state_dict())
     assert keys[0] == "features.0.0.weight" and "features.1.conv.0.0.weight" in keys and "features.2.conv.1.1.running_mean" in keys
+    squeezed = models.squeezenet1_1(num_classes=3)
+    assert list(squeezed.state_dict())[:4] == ["features.0.weight", "features.0.bias", "features.3.squeeze.weight", "features.3.squeeze.bias"]
+    assert list(squeezed.state_dict())[-2:] == ["classifier.1.weight", "classifier.1.bias"] and squeezed(torch.zeros(1, 3, 64, 64)).tolist() == [[0, 0, 0]]
+    with pytest.raises(ValueError, match="version 2_0"):
+        models.SqueezeNet("2_0")
     assert "features.18.1.weight" in keys and keys[-2:] == ["classifier.1.weight", "classifier.1.bias"]
 
 

@@ -17,6 +17,7 @@ _FILES = {
     "resnet50": {"IMAGENET1K_V1": "resnet50-0676ba61.pth", "IMAGENET1K_V2": "resnet50-11ad3fa6.pth"},
     "resnet101": {"IMAGENET1K_V1": "resnet101-63fe2227.pth", "IMAGENET1K_V2": "resnet101-cd907fc2.pth"},
     "resnet152": {"IMAGENET1K_V1": "resnet152-394f9c45.pth", "IMAGENET1K_V2": "resnet152-f82ba261.pth"},
+    "squeezenet1_0": {"IMAGENET1K_V1": "squeezenet1_0-b66bff10.pth"}, "squeezenet1_1": {"IMAGENET1K_V1": "squeezenet1_1-b8a52dc0.pth"},
     "wide_resnet50_2": {"IMAGENET1K_V1": "wide_resnet50_2-95faca4d.pth", "IMAGENET1K_V2": "wide_resnet50_2-9ba9bcbe.pth"},
     "vgg11": {"IMAGENET1K_V1": "vgg11-8a719046.pth"}, "vgg11_bn": {"IMAGENET1K_V1": "vgg11_bn-6002323d.pth"},
     "vgg13": {"IMAGENET1K_V1": "vgg13-19584684.pth"}, "vgg13_bn": {"IMAGENET1K_V1": "vgg13_bn-abd245e5.pth"},
@@ -58,7 +59,7 @@ class WeightsEnum(enum.Enum):
 def class_name(model: str) -> str:
     """torchvision's name for the weights of a model: ResNet18_Weights, VGG16_BN_Weights, Wide_ResNet50_2_Weights."""
     for plain, written in (("wide_resnet", "Wide_ResNet"), ("densenet", "DenseNet"), ("mobilenet_v", "MobileNet_V"), ("resnet", "ResNet"),
-                           ("alexnet", "AlexNet"), ("vgg", "VGG")):
+                           ("alexnet", "AlexNet"), ("squeezenet", "SqueezeNet"), ("vgg", "VGG")):
         if model.startswith(plain):
             return written + model[len(plain):].replace("bn", "BN") + "_Weights"
     return model + "_Weights"
