@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from contextvars import ContextVar
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .._core import hooks
@@ -220,11 +221,19 @@ def _is_default(kind: Any) -> bool:
     return getattr(kind.__torch_function__, "__func__", None) is _default_method
 
 
-def _method(name: str) -> Any:
+def _programs(value: Any) -> bool:
+    """Whether a program has put it on Tensor: a function of its own, or a property of one, asks nobody."""
+    function = value.fget if isinstance(value, property) else value
+    return isinstance(function, FunctionType) and not (function.__module__ or "").startswith(_PACKAGE)
+
+
+def _method(name: str, value: Any) -> Any:
     operator = _OPERATORS.get(name)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         func = getattr(Tensor, name)
+        if func is not value and _programs(func):
+            return func(self, *args, **kwargs)
         if operator is not None and all(isinstance(x, (Tensor, int, float, complex)) for x in args):
             func = getattr(Tensor, operator)
         if not enabled.get():
@@ -255,12 +264,12 @@ def _attribute(name: str, found: Any) -> Any:
 
 def _fill() -> None:
     for name, value in Tensor.__dict__.items():
-        if name in _OWN or (hasattr(value, "__operation__") and name not in _PLAIN):
+        if name in _OWN or (hasattr(value, "__operation__") and name not in _PLAIN) or _programs(value):
             continue
         if isinstance(value, property):
             setattr(Overridable, name, _attribute(name, value))
         elif callable(value):
-            setattr(Overridable, name, _method(name))
+            setattr(Overridable, name, _method(name, value))
 
 
 def prepare() -> None:

@@ -295,3 +295,38 @@ def test_a_class_made_before_the_first_operation():
     """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_what_a_program_puts_on_tensor_asks_no_class(monkeypatch):
+    """As in PyTorch: a Python function there is no operation (fastai's `Tensor.set_meta`, which each of its classes has)."""
+    told = []
+
+    class Asked(fb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append(func)
+            return NotImplemented
+    x = fb.ones(2).as_subclass(Asked)
+    monkeypatch.setattr(fb.Tensor, "kind_and", lambda self, other: (type(self).__name__, other), raising=False)
+    monkeypatch.setattr(fb.Tensor, "kind_of", property(lambda self: type(self).__name__), raising=False)
+    assert x.kind_and(3) == ("Asked", 3) and x.kind_of == "Asked" and not told
+    with pytest.raises(TypeError, match="no implementation found"):
+        x.bincount()
+    assert told
+    told.clear()
+    monkeypatch.setattr(fb.Tensor, "bincount", lambda self: "replaced " + type(self).__name__)
+    assert x.bincount() == "replaced Asked" and not told
+
+
+def test_what_was_on_tensor_before_the_first_class_asks_no_class():
+    code = """if 1:
+        import flambeau as fb
+        fb.Tensor.kind = lambda self: type(self).__name__
+        class Asked(fb.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                raise AssertionError
+        assert fb.ones(2).as_subclass(Asked).kind() == "Asked"
+    """
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
