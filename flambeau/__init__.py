@@ -80,7 +80,14 @@ _lazy("jit", "ScriptModule ScriptFunction TracerWarning")
 _lazy("futures", "Future")
 _lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt
  _assert _shape_as_tensor""")
-_lazy("_C", "PyTorchFileReader PyTorchFileWriter TensorType")
+_lazy("_C", """Graph Value Node Block Use Gradient ScriptClass ScriptClassFunction ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList
+ ScriptListIterator ScriptMethod ScriptObject ScriptObjectProperty CompilationUnit ConcreteModuleType ConcreteModuleTypeBuilder ModuleDict
+ ParameterDict BufferDict DeepCopyMemoTable TracingState StaticModule GraphExecutorState ExecutionPlan Code CallStack IODescriptor FileCheck
+ ErrorReport AliasDb Argument ArgumentSpec CompleteArgumentSpec FunctionSchema BenchmarkConfig BenchmarkExecutionStats Capsule OperatorInfo
+ PyTorchFileReader PyTorchFileWriter DeserializationStorageContext SerializationStorageContext LoggerBase LockingLogger NoopLogger Type
+ TensorType NumberType IntType FloatType ComplexType BoolType StringType NoneType AnyType ListType DictType TupleType OptionalType UnionType
+ ClassType EnumType InterfaceType PyObjectType FutureType AwaitType RRefType DeviceObjType StreamObjType SymIntType SymBoolType InferredType
+ DispatchKey DispatchKeySet ExcludeDispatchKeyGuard DisableTorchFunction DisableTorchFunctionSubclass""")
 _lazy("accelerator", "get_device_module")
 _lazy("nn.functional", """alpha_dropout bilinear channel_shuffle feature_alpha_dropout feature_dropout pixel_shuffle pixel_unshuffle prelu rrelu rrelu_""")
 _lazy("nn.functional.grouped", "_grouped_mm")

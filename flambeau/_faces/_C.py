@@ -25,8 +25,14 @@ DisableTorchFunction = DisableTorchFunctionSubclass
 _LinAlgError = LinAlgError
 _TensorMeta = type(TensorBase)
 # what only PyTorch's own compiler and files' C++ readers are: names for `isinstance` and annotations
-globals().update(stand_ins.names(__name__, """Graph Value Node Block ScriptModule ScriptFunction PyTorchFileReader PyTorchFileWriter
- TensorType Type NumberType ListType DictType OptionalType""", "Flambeau has no compiler of graphs and reads files in Python"))
+globals().update(stand_ins.names(__name__, """Graph Value Node Block Use Gradient ScriptModule ScriptFunction ScriptClass ScriptClassFunction ScriptDict
+ ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator ScriptMethod ScriptObject ScriptObjectProperty CompilationUnit ConcreteModuleType
+ ConcreteModuleTypeBuilder ModuleDict ParameterDict BufferDict DeepCopyMemoTable TracingState StaticModule GraphExecutorState ExecutionPlan Code CallStack
+ IODescriptor FileCheck ErrorReport AliasDb Argument ArgumentSpec CompleteArgumentSpec FunctionSchema BenchmarkConfig BenchmarkExecutionStats Capsule
+ OperatorInfo PyTorchFileReader PyTorchFileWriter DeserializationStorageContext SerializationStorageContext LoggerBase LockingLogger NoopLogger
+ Type TensorType NumberType IntType FloatType ComplexType BoolType StringType NoneType AnyType ListType DictType TupleType OptionalType UnionType
+ ClassType EnumType InterfaceType PyObjectType FutureType AwaitType RRefType DeviceObjType StreamObjType SymIntType SymBoolType InferredType
+ DispatchKey DispatchKeySet ExcludeDispatchKeyGuard""", "Flambeau has no compiler of graphs, no dispatcher of kernels, and reads files in Python"))
 stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_saved_tensors_hooks_is_enabled": lambda: saved.disabled() is None,
                                            "_saved_tensors_hooks_get_disabled_error_message": saved.disabled}, "Questions about the tape.")
 _current_graph_task_id, _will_engine_execute_node = graph.current_pass, graph.will_run

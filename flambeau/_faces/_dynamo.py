@@ -66,7 +66,22 @@ def list_backends(*args: Any, **options: Any) -> list[str]:
 
 stand_ins.module(f"{__name__}.eval_frame", {"OptimizedModule": OptimizedModule}, "Modules that were compiled.")
 stand_ins.module(f"{__name__}._trace_wrapped_higher_order_op", {"TransformGetItemToIndex": TransformGetItemToIndex}, "Help for `vmap` in a compiler.")
-stand_ins.modules(__name__, {"exc": "Unsupported BackendCompilerFailed InternalTorchDynamoError TorchRuntimeError"}, "there is no tracing compiler here")
+
+
+class TorchDynamoException(RuntimeError):
+    """What a compiler's errors have in common: programs catch them, nothing here raises them."""
+
+
+def _error(name: str, base: type = TorchDynamoException) -> type:
+    return type(name, (base,), {"__module__": f"{__name__}.exc", "__doc__": "An error of a compiler that is not here: never raised."})
+
+
+TorchDynamoException.__module__ = f"{__name__}.exc"
+_short, _restart = _error("ShortenTraceback"), _error("RestartAnalysis")
+_errors = (TorchDynamoException, _short, _restart, _error("BackendCompilerFailed", _short), _error("SpeculationRestartAnalysis", _restart),
+           *map(_error, """Unsupported InternalTorchDynamoError TorchRuntimeError UserError ResetRequired InvalidBackend SkipFrame RecompileError
+ CondOpArgsMismatchError UncapturedHigherOrderOpError""".split()), _error("FailOnRecompileLimitHit", Exception))
+stand_ins.module(f"{__name__}.exc", {error.__name__: error for error in _errors}, "A compiler's errors.")
 
 __all__ = ["OptimizedModule", "Settings", "allow_in_graph", "assume_constant_result", "config", "disable", "graph_break", "is_compiling", "list_backends",
            "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize", "reset", "run", "substitute_in_graph"]

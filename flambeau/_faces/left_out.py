@@ -3,6 +3,7 @@ what to do instead."""
 
 from __future__ import annotations
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,10 @@ class _Module(ModuleType):
         answer = _ANSWERS.get(f"{self.__name__.partition('.')[2]}.{name}")
         if answer is not None:
             return answer
+        below = f"{self.__name__.partition('.')[2]}.{name}"
+        if below in BELOW:  # named as an attribute, and what ``from torch.ao import quantization`` asks for first
+            made = sys.modules[f"flambeau.{below}"] = vars(self)[name] = module(below)
+            return made
         raise LeftOut(f"torch.{self.__name__.partition('.')[2]}.{name}: Flambeau leaves torch.{self.__name__.partition('.')[2]} out; "
                       f"{INSTEAD[self.__name__.split('.')[1]]}")
 

@@ -143,6 +143,13 @@ class Optimizer:
         if step is not None and not getattr(step, "hooked", False):
             cls.step = _hooked(step)  # type: ignore[method-assign]
 
+    profile_hook_step = staticmethod(_hooked)
+
+    def _patch_step_function(self) -> None:
+        """Gives the class's step its hooks, where it was put there after the class was made: what wrappers of optimizers call by PyTorch's name."""
+        if not getattr(type(self).step, "hooked", False):
+            type(self).step = _hooked(type(self).step)  # type: ignore[method-assign]
+
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._make_hooks()

@@ -26,7 +26,7 @@ MOVED = {
     "torch.nn.utils.init": "flambeau.nn.utils", "torch.nn.utils.memory_format": "flambeau.nn.utils",
     "torch.jit._script": "flambeau.jit", "torch.jit._state": "flambeau.jit", "torch.jit._trace": "flambeau.jit", "torch.jit.frontend": "flambeau.jit",
     "torch.cpu.amp.autocast_mode": "flambeau.cpu.amp", "torch.testing._comparison": "flambeau.testing",
-    "torch.utils.tensorboard.writer": "flambeau.utils.tensorboard", "torch.utils.tensorboard.summary": "flambeau.utils.tensorboard",
+    "torch.utils.tensorboard.writer": "flambeau.utils.tensorboard",
     "torch.multiprocessing.spawn": "flambeau.multiprocessing.spawning", "torch.multiprocessing.queue": "flambeau.multiprocessing",
     "torch.multiprocessing.pool": "flambeau.multiprocessing",
     "torch._vmap_internals": "flambeau.func", "torch._lowrank": "flambeau", "torch._linalg_utils": "flambeau", "torch._VF": "flambeau",

@@ -169,3 +169,22 @@ def test_a_guard_around_random_states_can_be_asked_for() -> None:
     state = torch.get_rng_state()
     del guard
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_errors_of_a_compiler_can_be_caught() -> None:
+    from flambeau._dynamo.exc import BackendCompilerFailed, TorchDynamoException, Unsupported
+    assert issubclass(BackendCompilerFailed, TorchDynamoException) and issubclass(Unsupported, RuntimeError)
+    with pytest.raises(ZeroDivisionError):
+        try:
+            1 / 0  # noqa: B018
+        except (TorchDynamoException, BackendCompilerFailed):
+            pass
+
+
+def test_types_of_the_compiled_core_are_names_for_annotations() -> None:
+    for name in ("DeviceObjType", "FloatType", "DispatchKeySet", "FunctionSchema", "CompilationUnit"):
+        kind = getattr(torch, name)
+        assert kind is getattr(torch._C, name) and not isinstance(1, kind)
+        with pytest.raises(NotImplementedError, match=f"torch._C.{name}: Flambeau has no compiler"):
+            kind()
+    assert torch.DisableTorchFunctionSubclass is torch._C.DisableTorchFunctionSubclass

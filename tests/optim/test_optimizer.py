@@ -291,3 +291,23 @@ def test_lbfgs_stays_where_nothing_slopes():
     p = nn.Parameter(flambeau.ones(2))
     loss = optim.LBFGS([p], tolerance_grad=-1.0).step(lambda: flambeau.tensor(3.0))
     assert float(loss) == 3.0 and p.tolist() == [1, 1]
+
+
+def test_wrappers_give_their_step_hooks_by_pytorchs_name():
+    class Wrapper(optim.Optimizer):
+        def __init__(self):
+            self.calls = 0
+
+        def step(self):
+            self.calls += 1
+
+    def late(self):
+        self.calls += 10
+    made = Wrapper()
+    made._patch_step_function()
+    Wrapper.step = late
+    made._patch_step_function()
+    made._make_hooks()
+    made.register_step_post_hook(lambda *args: setattr(made, "calls", made.calls + 100))
+    made.step()
+    assert made.calls == 110 and Wrapper.step.hooked

@@ -115,7 +115,9 @@ print("all")"""
 
 def test_modules_that_are_left_out_are_imported_and_say_so(tmp_path) -> None:
     code = """import flambeau.as_torch, torch
+from torch.ao import quantization
 from torch.ao.quantization import QuantStub, prepare
+assert torch.ao.quantization is quantization
 from torch.ao.quantization.quantize_fx import prepare_fx
 from torch.utils.cpp_extension import CUDA_HOME, BuildExtension, load
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass

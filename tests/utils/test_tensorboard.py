@@ -146,6 +146,20 @@ def test_hparams_and_a_graph(tmp_path) -> None:
     assert found[-1][2][2] == 0.75 and b"hparams" in found[0][2][9]
 
 
+def test_summaries_that_loggers_write_themselves(tmp_path) -> None:
+    """What Lightning's TensorBoardLogger does with its hyperparameters."""
+    from flambeau.utils.tensorboard.summary import hparams, scalar, text
+    writer = SummaryWriter(str(tmp_path))
+    for part in (*hparams({"lr": torch.tensor(0.1), "on": False, "none": None}, {"score": -1}), scalar("x", torch.tensor([2.5])), text("t", "words")):
+        writer._get_file_writer().add_summary(part, 3)
+    writer.close()
+    found = values(tmp_path)
+    assert [t for _, t, _ in found[:4]] == [b"_hparams_/experiment", b"_hparams_/session_start_info", b"_hparams_/session_end_info", b"x"]
+    assert all(step == 3 for step, _, _ in found) and found[3][2][2] == 2.5 and found[4][1] == b"t/text_summary"
+    with pytest.raises(TypeError, match="metric_dict should be a dictionary"):
+        hparams({})
+
+
 def test_the_usual_folder(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     writer = SummaryWriter(comment="_try")

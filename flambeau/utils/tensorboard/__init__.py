@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._core import forks
 from ..._core.errors import warn
-from . import events, pictures, projector
+from . import events, pictures, projector, summary
 
 _number = itertools.count()
 
@@ -59,13 +59,6 @@ class FileWriter:
         self._file.close()
 
 
-def _numeric(value: Any, what: str) -> float:
-    a = pictures.array(value)
-    if a.size != 1:
-        raise ValueError(f"{what}: one number is expected, got shape {a.shape}")
-    return float(a.reshape(()))
-
-
 class SummaryWriter:
     """Writes what a training run reports into a folder that TensorBoard watches.
 
@@ -101,7 +94,7 @@ class SummaryWriter:
     def add_scalar(self, tag: str, scalar_value: Any, global_step: Any = None, walltime: float | None = None, new_style: bool = False,
                    double_precision: bool = False) -> None:
         """One number (a Python number or a tensor of one element)."""
-        value = _numeric(scalar_value, f"add_scalar {tag!r}")
+        value = summary.number(scalar_value, f"add_scalar {tag!r}")
         made = events.scalar_tensor(tag, value) if new_style else events.scalar(tag, value)
         self._get_file_writer().add_summary(made, global_step, walltime)
 
@@ -109,7 +102,7 @@ class SummaryWriter:
         """Numbers shown in one chart, each in a folder of its own below log_dir."""
         for tag, value in tag_scalar_dict.items():
             writer = self._writer(os.path.join(self.log_dir, main_tag.replace("/", "_") + "_" + tag))
-            writer.add_summary(events.scalar(main_tag, _numeric(value, f"add_scalars {main_tag!r}")), global_step, walltime)
+            writer.add_summary(events.scalar(main_tag, summary.number(value, f"add_scalars {main_tag!r}")), global_step, walltime)
 
     def add_histogram(self, tag: str, values: Any, global_step: Any = None, bins: Any = "tensorflow", walltime: float | None = None,
                       max_bins: int | None = None) -> None:
@@ -161,13 +154,13 @@ class SummaryWriter:
 
         Values are bool, int, float, str, None (left out) or tensors of one element.
         """
-        values = {k: v if isinstance(v, (bool, str)) else _numeric(v, f"add_hparams {k!r}") for k, v in hparam_dict.items() if v is not None}
+        chosen = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)
         folder = os.path.join(self.log_dir, run_name or str(time.time()))
         writer = self._writer(folder)
-        for summary in events.hparams(values, metric_dict, time.time()):
-            writer.add_summary(summary, global_step)
+        for part in chosen:
+            writer.add_summary(part, global_step)
         for tag, value in metric_dict.items():
-            writer.add_summary(events.scalar(tag, _numeric(value, f"add_hparams {tag!r}")), global_step)
+            writer.add_summary(events.scalar(tag, summary.number(value, f"add_hparams {tag!r}")), global_step)
         writer.flush()
 
     def add_pr_curve(self, tag: str, labels: Any, predictions: Any, global_step: Any = None, num_thresholds: int = 127, weights: Any = None,

@@ -33,6 +33,7 @@ def get_model(name: str, **options: Any) -> Any:
 for _kind in KINDS.values():
     globals()[_kind.__name__] = _kind
 
-__all__ = ["VGG", "AlexNet", "DenseNet", "MobileNetV2", "ResNet", "SqueezeNet", "WeightsEnum", "alexnet", "densenet121", "densenet161", "densenet169", "densenet201",
+__all__ = ["VGG", "AlexNet", "DenseNet", "MobileNetV2", "ResNet", "SqueezeNet", "WeightsEnum",
+           "alexnet", "densenet121", "densenet161", "densenet169", "densenet201",
            "get_model", "get_model_weights", "get_weight", "list_models", "mobilenet_v2", "resnet101", "resnet152", "resnet18", "resnet34", "resnet50",
            "squeezenet1_0", "squeezenet1_1", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn", "wide_resnet50_2"]

@@ -28,8 +28,8 @@ class Fire(nn.Module):
 
 
 # the first convolution's channels and size, and what follows: "M" a pooling, a number a Fire of so many channels, from an eighth of them
-_SQUEEZED = {"1_0": (96, 7, ("M", 128, 128, 256, "M", 256, 384, 384, 512, "M", 512)),
-             "1_1": (64, 3, ("M", 128, 128, "M", 256, 256, "M", 384, 384, 512, 512))}
+_SQUEEZED: dict[str, tuple[int, int, tuple[Any, ...]]] = {"1_0": (96, 7, ("M", 128, 128, 256, "M", 256, 384, 384, 512, "M", 512)),
+                                                            "1_1": (64, 3, ("M", 128, 128, "M", 256, 256, "M", 384, 384, 512, 512))}
 
 
 class SqueezeNet(nn.Module):
@@ -46,8 +46,8 @@ class SqueezeNet(nn.Module):
             if out == "M":
                 layers.append(_nn.MaxPool2d(3, 2, ceil_mode=True))
             else:
-                layers.append(Fire(channels, int(out) // 8, int(out) // 2, int(out) // 2))
-                channels = int(out)
+                layers.append(Fire(channels, out // 8, out // 2, out // 2))
+                channels = out
         self.features = _nn.Sequential(*layers)
         last = _nn.Conv2d(512, num_classes, 1)
         self.classifier = _nn.Sequential(_nn.Dropout(dropout), last, _nn.ReLU(True), _nn.AdaptiveAvgPool2d((1, 1)))
