@@ -196,3 +196,20 @@ def test_logcumsumexp_of_float32_on_the_cpu_is_rounded_once(axis, scale):
     for queue in ("eager", "lazy"):
         with fb.simulate(gpus=1, queue=queue):
             assert fb.tensor(a, device="cuda").logcumsumexp(axis).cpu().equal(got)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [5, 16, 33, 200])
+def test_running_extremes_of_floats_and_their_places_against_a_loop(dtype, n):
+    rng = np.random.default_rng(n)
+    a = rng.integers(-3, 4, (20, n)).astype(dtype)
+    a[rng.random(a.shape) < 0.5] = -np.inf
+    a[rng.random(a.shape) < 0.1] = -0.0
+    a[10:][rng.random((10, n)) < 0.1] = np.nan
+    for found, beats in ((fb.from_numpy(a).cummax(1), np.greater_equal), (fb.from_numpy(a).cummin(1), np.less_equal)):
+        for row, values, places in zip(a, found[0].numpy(), found[1].tolist(), strict=True):
+            best = 0
+            for k, v in enumerate(row):
+                best = k if np.isnan(v) or not np.isnan(row[best]) and beats(v, row[best]) else best  # the last of equals, and NaN for good
+                assert places[k] == best
+                np.testing.assert_array_equal(values[k], row[best])

@@ -1,7 +1,7 @@
 """Scans as vector code.
 
 Two forms.  "along": vectors lie along the scanned axis; each is scanned in its register, by doubling steps, and joined
-to what came before; maxima and minima of floats go element by element.  "across": every lane has a row of its own.
+to what came before.  "across": every lane has a row of its own.
 
 Few long rows are cut into pieces: one stage finds each piece's total, a second what comes before each piece, a third
 scans the pieces.  Where the cuts are depends on the domain alone.
@@ -68,8 +68,6 @@ class _Kernel:
         self.em, self.program, self.across, self.totals = em, program, form == "across", name == NAMES[0]
         self.state = state_types(program)
         self.lanes = scan_lanes(program)
-        if not self.across and len(self.state) == 2 and program.elem.dtype.kind == "f":
-            self.lanes = 1  # each doubling step would look for NaN, and choose values and positions: elements one by one are sooner done
         block, first_number = "%block", len(types)
         pointers = [em.pointer("%args", k) for k in range(len(types))]
         if self.pieces:
@@ -105,7 +103,7 @@ class _Kernel:
 
     def _join(self, a: Sequence[str], b: Sequence[str], lanes: int) -> list[str]:
         """The state after `a` and then `b`."""
-        from .emit import ty, vec
+        from .emit import splat, ty, vec
         from .lower import apply, combine
         em, how, d = self.em, self.program.combine, self.program.elem.dtype
         if how == "logsumexp":
@@ -113,11 +111,13 @@ class _Kernel:
         if len(self.state) == 1:
             return [combine(em, how, d, lanes, a[0], b[0])]
         mask = vec("i1", lanes)
-        keep = apply(em, "gt" if how == "max" else "lt", d, lanes, [a[0], b[0]])
-        if d.kind == "f":
+        if d.kind == "f":  # what was before stays unless it is passed or met, or b is NaN: what is NaN is passed by NaN alone
+            passed = apply(em, "ge" if how == "max" else "le", d, lanes, [b[0], a[0]])
             known = apply(em, "eq", d, lanes, [b[0], b[0]])
-            odd = apply(em, "ne", d, lanes, [a[0], a[0]])
-            keep = em.op(f"or {mask} {keep}, {em.op(f'and {mask} {odd}, {known}')}")
+            below = em.op(f"xor {mask} {passed}, {'true' if lanes == 1 else splat('true', 'i1', lanes)}")
+            keep = em.op(f"and {mask} {below}, {known}")
+        else:
+            keep = apply(em, "gt" if how == "max" else "lt", d, lanes, [a[0], b[0]])
         return [em.op(f"select {mask} {keep}, {ty(t, lanes)} {x}, {ty(t, lanes)} {y}")
                 for t, x, y in zip(self.state, a, b, strict=True)]
 
