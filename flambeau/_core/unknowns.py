@@ -378,6 +378,11 @@ def _factored(x: Any) -> tuple[int, tuple[str, ...]]:
     return (x.times, x.factors) if x.__class__ is Unknown else (x, ())
 
 
+def index(x: Any) -> Any:
+    """`operator.index`, which leaves an unknown number as it is."""
+    return x if x.__class__ is Unknown else int(operator.index(x))
+
+
 def settled(x: Any) -> Any:
     """Tuples in which each unknown number is the example's."""
     if x.__class__ is tuple:

@@ -69,7 +69,7 @@ class Signature:
     """A function's parameters: `positional`, `rest` (of *args), `keyword` (only by keyword), `more` (of **kwargs), the defaults, and
     the kind of each."""
 
-    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold", "_key_parts", "_operand_kinds")
+    __slots__ = ("positional", "rest", "keyword", "more", "defaults", "kwdefaults", "kinds", "untold", "reflected", "_key_parts", "_operand_kinds")
 
     def __init__(self, positional: Sequence[str], keyword: Sequence[str] = (), defaults: Sequence[Any] = (), kwdefaults: dict[str, Any] | None = None,
                  kinds: dict[str, str] | None = None, rest: str | None = None, more: str | None = None) -> None:
@@ -77,6 +77,7 @@ class Signature:
         self.defaults, self.kwdefaults = tuple(defaults), dict(kwdefaults or {})
         self.kinds = {n: (kinds or {}).get(n, CONSTANT) for n in (*self.positional, *self.keyword, *((rest,) if rest else ()))}
         self.untold: frozenset[str] = frozenset()  # constants of which the signature does not tell that they are no tensors
+        self.reflected = False  # a plan's call is given the operands in the other order
         self._key_parts: tuple[tuple[str, bool, bool], ...] | None = None
         self._operand_kinds: tuple[str, ...] | None = None
 
@@ -128,14 +129,15 @@ class Signature:
 
     def operands(self) -> tuple[int, ...]:
         """The places, among `names()`, of what a plan's call is given."""
-        return tuple([i for i, n in enumerate(self.names()) if self.kinds[n] in PASSED])
+        found = [i for i, n in enumerate(self.names()) if self.kinds[n] in PASSED]
+        return tuple(found[::-1] if self.reflected else found)
 
     def with_old(self) -> Signature:
         """This signature, for an operation that is also called in a deprecated order of arguments."""
         return self._like(Signature(self.positional, self.keyword, self.defaults, self.kwdefaults, {**self.kinds, "old": OLD}, "old", self.more))
 
     def _like(self, made: Signature) -> Signature:
-        made.untold = self.untold
+        made.untold, made.reflected = self.untold, self.reflected
         return made
 
     def with_numpy(self) -> Signature:
@@ -503,7 +505,8 @@ def _plan_key(s: Signature) -> str:
 
 def _passed(s: Signature) -> str:
     """What the call of a plan is given."""
-    return ", ".join(n for n in s.names() if s.kinds[n] in PASSED)
+    names = s.names()
+    return ", ".join([names[i] for i in s.operands()])
 
 
 def _planned(s: Signature, values: str) -> list[str]:

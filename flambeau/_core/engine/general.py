@@ -14,6 +14,7 @@ import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, partial, wraps
+from itertools import zip_longest
 from operator import itemgetter
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -321,7 +322,7 @@ def trace(kind: Kind, sizes: tuple[int, ...], values: Sequence[Any], least: Sequ
     with _tracing(kind, sizes) as example:
         stood = [example.all(v, i) for i, v in enumerate(values)] if least is None else [
             example.tensor(v, i) if isinstance(v, Tensor) else example.constant(v, n) if n else v
-            for i, (v, n) in enumerate(zip(values, least, strict=False))]
+            for i, (v, n) in enumerate(zip_longest(values, least, fillvalue=0))]  # **kwargs have none
         example.put(kind, body(stood), plan, letters, since)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import operator
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
@@ -21,6 +20,7 @@ from ..kernels.cache import preparing
 from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
+from ..unknowns import index
 from . import data, dense, fields, fronts, general, interpreters, outs
 from .fronts import (
     BUFFER,
@@ -726,7 +726,7 @@ def _constant(v: Any) -> bool:
 def _sizes(given: tuple[Any, ...]) -> tuple[int, ...] | None:
     """Sizes as they stand in a key; None for what no key is made of."""
     try:
-        return tuple(map(operator.index, given[0] if len(given) == 1 and type(given[0]) in SEQUENCES else given))
+        return tuple(map(index, given[0] if len(given) == 1 and type(given[0]) in SEQUENCES else given))
     except TypeError:
         return None
 

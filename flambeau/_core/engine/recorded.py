@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..kernels.specs import Spec
-from ..runtime import versions
 from ..tensor import Meta, Storage, Tensor, alias
 from ..unknowns import NoTrace
 from . import general
@@ -78,7 +77,7 @@ class _Function(general.Source):
         self.names = [f"a{i}" for i in range(len(self.script.roles))]
         self.of = [self.names[i] for i in self.script.arguments]
         self.needs = needs
-        self.space.update(alias=alias, note_view=inplace.note_view, next_seq=tape.next_seq, anomaly=tape.anomaly, ever=versions.ever, grad_on=_grad.get)
+        self.space.update(alias=alias, note_view=inplace.note_view, next_seq=tape.next_seq, anomaly=tape.anomaly, grad_on=_grad.get)
         self.fresh: list[Made] = []
         self._tensors: dict[int, str] = {id(t): name for t, name in zip(self.operands, self.of, strict=True)}
         self._nodes: dict[int, str] = {id(t.node): f"{name}.node" for t, name in zip(self.operands, self.of, strict=True) if t.node is not None}
@@ -103,7 +102,7 @@ class _Function(general.Source):
             self._done.clear()  # lists and dictionaries of nodes are theirs alone
         for name, n in self._histories:
             self.lines.append(f"{name}.node = {self._node(n)}")
-        body = [f"if not grad_on() or anomaly.on or ever or {self._other()}: return NotImplemented"]
+        body = [f"if not grad_on() or anomaly.on or {self._other()}: return NotImplemented"]
         if self.fresh or self.steps:
             self.space["run"] = CALLS.sized(self.trace, self.sizes, self.script.roles, self.script.blocks(), self.steps, self.fresh, tuple, False)
             body += [f"made = run(sizes, {', '.join(self.names)})", "if made is NotImplemented: return made",

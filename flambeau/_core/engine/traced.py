@@ -119,8 +119,7 @@ class Watched:
         finally:
             caches.drop(caches.DRY)
             example.trace.hashes = False
-        if _told(self.taken, self.made, example.operands, fresh, example.trace) != _told(taken_so, self.made_so, theirs, known, None):
-            raise NoTrace("it asks for something else where sizes are known")
+        _agree(_told(self.taken, self.made, example.operands, fresh, example.trace), _told(taken_so, self.made_so, theirs, known, None))
         self.script = Script(example, fresh, self.roles)
 
 
@@ -139,22 +138,22 @@ def flat(values: Values, passed: Sequence[int]) -> list[Any]:
     return found
 
 
-def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: Fresh, trace: Trace | None) -> Any:
-    """What a captured call asked for and gave, with the example's numbers for those that are unknown, as what can be compared."""
+def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: Fresh, trace: Trace | None) -> tuple[list[Any], Any, list[int]]:
+    """What a captured call asked for and gave, with the example's numbers for those that are unknown, as what `_agree` compares: the launches, each with how
+    many of its arguments it writes, the result, and how often each operand was written."""
     owner = None if trace is not None else Owner(operands)
-    blocks: dict[Any, int] = {}
 
     def place(x: Any) -> Any:
         if x.__class__ is Address:
             if x.number < FIRST_ROOM:
                 return "operand", x.number, value(x.offset)
             assert trace is not None
-            return "block", blocks.setdefault(x.number, len(blocks)), value(x.offset), cpu_memory.rounded(value(trace.rooms[x.number - FIRST_ROOM].nbytes))
+            return _Block(x.number), value(x.offset), cpu_memory.rounded(value(trace.rooms[x.number - FIRST_ROOM].nbytes))
         found = None if owner is None else owner.find(x)
         if found is not None:
             return "operand", *found
         base, size = fresh.block(x)
-        return "block", blocks.setdefault(("known", base), len(blocks)), x - base, size
+        return _Block(("known", base)), x - base, size
 
     def value(x: Any) -> Any:
         return x.value if x.__class__ is Unknown else x
@@ -171,9 +170,12 @@ def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: 
         prepared, numbers = s.prepared, s.args
         if prepared.condition is not None:
             counting, given = prepared.condition
-            return header(counting), place(s.args[0]), [repr(value(x)) for x in given], counting.workspace
+            return 0, header(counting), place(s.args[0]), [repr(value(x)) for x in given], counting.workspace
         end = addresses(s)
-        return header(prepared), [place(x) if is_address(x, i, end) else repr(value(x)) for i, x in enumerate(numbers)]
+        scratch = int(bool(prepared.workspace))  # the last address, which is written too
+        args = [place(x) if is_address(x, i, end) else repr(value(x)) for i, x in enumerate(numbers)]
+        n, last = prepared.outputs, end - scratch
+        return n + scratch, header(prepared), *args[:n], *args[last:end], *args[n:last], *args[end:]
 
     def result(x: Any) -> Any:
         if isinstance(x, Tensor):
@@ -182,6 +184,40 @@ def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: 
                     next((i for i, t in enumerate(operands) if t.store is x.store), -1), x.base is None, repr(x.__dict__.get("_made")))
         return [type(x), *map(result, x)] if isinstance(x, (tuple, list)) else repr(value(x))
     return [launch(s) for s in taken.steps], result(made), [t.store.version for t in operands]
+
+
+class _Block:
+    """A block of memory in `_told`."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+
+def _agree(a: tuple[list[Any], Any, list[int]], b: tuple[list[Any], Any, list[int]]) -> None:
+    """Raises NoTrace unless two calls asked for the same and gave the same.  A block that one of them let go of and took again may be two of the other's: which
+    stands for which changes where one is written anew."""
+    pairs: dict[Any, Any] = {}
+    back: dict[Any, Any] = {}
+
+    def same(x: Any, y: Any, written: bool) -> bool:
+        if isinstance(x, _Block):
+            if not isinstance(y, _Block):
+                return False
+            if pairs.get(x.key) == y.key and back.get(y.key) == x.key:
+                return True
+            pairs[x.key], back[y.key] = y.key, x.key
+            return written
+        if isinstance(x, (tuple, list)):
+            return type(x) is type(y) and len(x) == len(y) and all(same(v, w, written) for v, w in zip(x, y, strict=True))
+        return bool(x == y)
+    for one, other in zip(a[0], b[0], strict=False):
+        count = one[0] + 2
+        if not same(one[:count], other[:count], True) or not same(one[count:], other[count:], False):
+            raise NoTrace("it asks for something else where sizes are known")
+    if len(a[0]) != len(b[0]) or not same(a[1], b[1], False) or a[2] != b[2]:
+        raise NoTrace("it gives something else where sizes are known")
 
 
 def addresses(s: capture.Launch) -> int:

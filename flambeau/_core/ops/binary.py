@@ -705,8 +705,9 @@ class _Operator(Operation):
     def __init__(self, shown: str, of: Operation, reflected: bool = False) -> None:
         self.of, self.reflected = of, reflected
         body = self._plan if of.planned else self._swapped if reflected else of.body
-        super().__init__(of.name, body, planned=of.planned, shown=shown, signature=Signature(
-            ("input", "other"), kinds={"input": TENSOR, "other": (VALUE if of.name == "pow" else EITHER) if of.planned else TENSOR}))
+        signature = Signature(("input", "other"), kinds={"input": TENSOR, "other": (VALUE if of.name == "pow" else EITHER) if of.planned else TENSOR})
+        signature.reflected = reflected
+        super().__init__(of.name, body, planned=of.planned, shown=shown, signature=signature)
 
     def _call(self, a: Any, b: Any) -> Any:
         return self.of.direct(b, a) if self.reflected else self.of.direct(a, b)
@@ -729,12 +730,10 @@ class _Operator(Operation):
         if type(made) not in PLANS:
             return made
         rest = [values[i] for i in self.of.places[2:]]
-        if not self.reflected and (not rest or type(made) in (Plan, Written) and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
+        if not rest or (type(made) in (Plan, Written) and all(self.of._is_one(i, x) for i, x in zip(self.of.places[2:], rest))):
             return made
         run = made.bind(getattr(made, "letters", "") or roles((*given, *[None] * len(rest))))
-        if self.reflected:
-            return Compose(lambda a, b: run(b, a, *rest))
-        return Compose(lambda a, b: run(a, b, *rest))
+        return Compose(lambda a, b: run(a, b, *rest))  # which it is given in the formula's order
 
     def tripped(self, error: Exception, values: tuple[Any, ...]) -> Any:
         a, b = values

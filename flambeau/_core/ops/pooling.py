@@ -20,6 +20,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map, Reduce
 from ..runtime import dispatch
 from ..tensor import Meta, Tensor, empty, meta, new
+from ..unknowns import index
 from . import launch, routines
 from .casts import in_float32, to_dtype
 from .checks import of_kinds
@@ -33,7 +34,7 @@ from .windows import added_up
 def _many(name: str, value: Any, n: int) -> Sizes:
     if isinstance(value, int):
         return (value,) * n
-    out = tuple(int(v) for v in value)
+    out = tuple(map(index, value))
     if len(out) == 1:
         return out * n
     if len(out) != n:
@@ -93,7 +94,7 @@ def _single(name: str, shape: Sizes, n: int, channels: bool = True) -> bool:
 
 def _given(*sizes: Any) -> list[Any]:
     """Kernel sizes, strides and their like as a cache is looked up by: a tensor or a list may hold other numbers next time."""
-    return [v if v is None or isinstance(v, int) else tuple(map(int, v)) for v in sizes]
+    return [v if v is None or isinstance(v, int) else tuple(map(index, v)) for v in sizes]
 
 
 @general.kept

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..errors import warn
 from ..runtime import generators
 from ..runtime.device import resolve
 from ..tensor import Meta, Tensor, alias, empty, meta, new
+from ..unknowns import index
 from . import draws, launch, outputs, thread_draws
 from .checks import may_write, of_kinds, scalar_tensor, values_hold
 from .copies import strides_for
@@ -107,7 +107,7 @@ rand, randn = _sized("rand", _fill_uniform), _sized("randn", _fill_normal)
 def _integer(name: str, param: str, v: Any) -> int:
     """A bound of a range. Raises TypeError for what is no integer, ValueError for one of more than 64 bits."""
     try:
-        v = operator.index(v)
+        v = index(v)
     except TypeError:
         raise TypeError(f"{name}(): argument '{param}' must be int, not {type(v).__name__}") from None
     if not -1 << 63 <= v < 1 << 63:

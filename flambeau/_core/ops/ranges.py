@@ -16,7 +16,7 @@ from ..kernels import expr as E
 from ..kernels.programs import Map
 from ..runtime.device import device as device_class
 from ..tensor import Tensor, alias, meta
-from ..unknowns import Unknown
+from ..unknowns import Unknown, index
 from . import checks, launch
 from .creation import _finish, _make, _options, counts, tensor
 from .table import op
@@ -134,7 +134,7 @@ def _steps(name: str, steps: Any) -> int:
     """A whole number of steps.  Raises TypeError for anything else."""
     if not hasattr(steps, "__index__"):
         raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
-    return int(steps.__index__())
+    return index(steps)  # type: ignore[no-any-return]
 
 
 def _complex_if_needed(name: str, d: Any, start: Any, end: Any) -> Any:

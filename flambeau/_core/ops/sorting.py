@@ -16,6 +16,7 @@ from ..engine.fields import has
 from ..engine.plans import Facts, Plan, Saved
 from ..kernels.specs import Element, Put, Sort
 from ..tensor import Tensor, empty, meta, storage
+from ..unknowns import index
 from . import launch, outputs, routines
 from .checks import may_record, of_kinds, same_device, values_hold
 from .copies import cast_program
@@ -214,7 +215,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN counts as the greatest value.  Raises RuntimeError for k outside 0..size.
     """
-    axis, d, k = _axis(input, dim), input.meta.dtype, k.__index__() if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
+    axis, d, k = _axis(input, dim), input.meta.dtype, index(k) if not isinstance(k, Tensor) else int(k.item())  # type: ignore[unreachable]
     if not 0 <= k <= _length(input, axis):
         raise RuntimeError(f"selected index k out of range: k is {k}, the size of dimension {axis} is {_length(input, axis)}")
     if d is bool_ or d.is_complex:

@@ -10,7 +10,7 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import dtypes, hooks, layout
+from .. import dtypes, hooks, layout, unknowns
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad, no_recording
 from ..engine.fields import has
@@ -339,7 +339,7 @@ def _select(input: Tensor, dim: int, index: int) -> Tensor:  # noqa: A002
     if not m.shape:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     at = layout.wrap_dim(dim, len(m.shape))
-    index = index.__index__() if not isinstance(index, Tensor) else int(index.item())  # type: ignore[unreachable]
+    index = unknowns.index(index) if not isinstance(index, Tensor) else int(index.item())  # type: ignore[unreachable]
     if not -m.shape[at] <= index < m.shape[at]:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(m.shape)} at dimension {at}")
     i = index + m.shape[at] if index < 0 else index

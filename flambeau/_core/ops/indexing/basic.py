@@ -11,7 +11,7 @@ from ... import layout
 from ...dtypes import bool_, int32, int64, uint8
 from ...errors import warn
 from ...tensor import Tensor
-from ...unknowns import Unknown
+from ...unknowns import Unknown, index
 from ..casts import to_dtype
 from ..views import placed
 
@@ -164,7 +164,7 @@ def _position(x: Any) -> int:
     if isinstance(x, (float, str)) or not hasattr(x, "__index__"):
         raise TypeError(f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
                         f"{type(x).__name__})")
-    return int(x.__index__())
+    return index(x)  # type: ignore[no-any-return]
 
 
 def _slice(x: slice, n: int) -> tuple[int, int, int]:
