@@ -11,6 +11,7 @@ import ctypes
 import glob
 import os
 import struct
+from functools import cache
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,12 @@ def configuration() -> str:
 def version() -> str:
     """OpenBLAS's version."""
     return configuration().split()[1]
+
+
+@cache
+def packs_always() -> bool:
+    """Whether the library packs the operands of every product: it has kernels for small ones that read them in place for these CPUs alone."""
+    return {"skylakex", "cooperlake", "sapphirerapids"}.isdisjoint(configuration().lower().split())
 
 
 def address(name: str) -> int:
@@ -163,13 +170,19 @@ def _bits(v: complex, letter: str) -> tuple[int, int]:
     return struct.unpack("<qq", packed)
 
 
-def _tiling(m: int, n: int, k: int) -> tuple[int, bool]:
-    """The tile's length and whether it cuts N.  By the sizes alone: the library rounds by a tile's shape, and results are not to depend on how
-    many threads there are."""
+_UNPACKED = 1_000_000  # products of numbers, up to which the kernels that pack nothing are taken: beyond, a few rows take two to ten times as long
+
+
+def _tiling(m: int, n: int, k: int, neighbours: bool) -> tuple[int, bool]:
+    """The tile's length and whether it cuts N.  By sizes and layout alone: the library rounds by a tile's shape, and results are not to depend on how
+    many threads there are.  neighbours: what a tile has of the operand that is cut lies in one piece, so that short tiles read no line twice."""
     longest = max(m, n)
     if 2 * m * n * k < 1 << 18:
         return longest, n >= m
     length = 64 if longest <= 512 else 128 if longest <= 4096 else -(-longest // 512) * 16
+    unpacked = _UNPACKED // (min(m, n) * k) & -16
+    if length > unpacked >= (16 if neighbours else 64) and not packs_always():
+        length = unpacked
     return min(length, longest), n >= m
 
 
@@ -183,7 +196,7 @@ def gemm(d: str, m: int, n: int, k: int, a: tuple[bool, int, int], b: tuple[bool
     letter = _LETTER[d]
     item = {"s": 4, "d": 8, "c": 8, "z": 16}[letter]
     flops = 2 * m * n * k * batch
-    length, along_n = _tiling(m, n, k)
+    length, along_n = _tiling(m, n, k, b[0] if n >= m else not a[0])
     count = -(-(n if along_n else m) // length)
     (ta, lda, a_step), (tb, ldb, b_step), (ldc, c_step) = a, b, c
     # the next tile: further columns of B and C, or further rows of A and C

@@ -42,12 +42,33 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype: Any, m: int, k: i
     np.testing.assert_allclose((a @ b).numpy(), exact, atol=float(torch.finfo(dtype).eps) * k * 4)
 
 
-def test_tiles_are_chosen_by_the_sizes_alone() -> None:
-    assert blas._tiling(5, 77, 3000) == (64, True) and blas._tiling(77, 5, 3000) == (64, False)
-    assert blas._tiling(10, 20, 30) == (20, True)  # too little to share
+def test_tiles_are_chosen_by_sizes_and_layout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "packs_always", lambda: True)
+    assert blas._tiling(5, 77, 3000, True) == (64, True) and blas._tiling(77, 5, 3000, False) == (64, False)
+    assert blas._tiling(10, 20, 30, True) == (20, True)  # too little to share
     for longest in (100, 513, 5000, 100_000):
-        length, along = blas._tiling(8, longest, 4000)
+        length, along = blas._tiling(8, longest, 4000, True)
         assert along and length <= longest and -(-longest // length) <= 64
+
+
+def test_tiles_are_small_enough_for_kernels_that_pack_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "packs_always", lambda: False)
+    for m, n, k in ((8, 1024, 1024), (31, 4096, 1000), (8, 4096, 4096), (5000, 9, 2000)):
+        length, along = blas._tiling(m, n, k, True)
+        assert along == (n >= m) and length % 16 == 0 and length * min(m, n) * k <= 1_000_000
+    assert blas._tiling(8, 1024, 1024, False) == (112, True)  # columns of rows that lie apart: no tile narrower than a few lines
+    assert blas._tiling(16, 1024, 1024, False) == (128, True) and blas._tiling(31, 4096, 20_000, True) == (128, True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("m, n, k", [(8, 1000, 1024), (20, 333, 2000), (1000, 9, 1100)])
+def test_products_of_a_few_rows_against_numpy(dtype: Any, m: int, n: int, k: int) -> None:
+    a, b, row = torch.randn(m, k, dtype=dtype), torch.randn(n, k, dtype=dtype), torch.randn(n, dtype=dtype)
+    exact = a.double().numpy() @ b.double().numpy().T
+    for made, want in ((a @ b.t(), exact), (a @ b.t().contiguous(), exact), (a.t().contiguous().t() @ b.t(), exact),
+                       (torch.nn.functional.linear(a, b, row), exact + row.double().numpy())):
+        np.testing.assert_allclose(made.numpy(), want, atol=float(torch.finfo(dtype).eps) * k * 4)
+        assert len({_with_threads(threads, lambda: a @ b.t()) for threads in (1, 2, 4)}) == 1
 
 
 def test_the_library_is_its_own_and_leaves_scipy_s_as_it_is() -> None:
