@@ -23,7 +23,7 @@ from ..tensor import Tensor
 from . import instrument
 from .guards import ABSENT
 from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, Knowing, hashed, of_package, static
-from .later_numbers import LATER, How, number, plain, settled
+from .later_numbers import LATER, How, applied, number, plain, settled
 
 # functions on tensors that are no operations: they read layouts, or pass over the tape
 _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
@@ -36,6 +36,7 @@ CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inferenc
 _OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict, islice, chain, map}
 _ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, operator.index, *[
     f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
+_OF_NUMBERS: set[Any] = {f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)}  # a function gives the same class of number for all
 _FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super, mode.DecoratorContextManager.clone}
 
 
@@ -122,6 +123,9 @@ class Calls(Knowing):
             made = instrument.instrumented(f, self)
         except instrument.Beyond as why:
             return self._opaque(f, f"{f.__qualname__}: {why}")
+        cells = dict(zip(f.__code__.co_freevars, f.__closure__ or (), strict=True))
+        if any(self.is_old_object(cells[name]) for name in instrument.nonlocal_stores(f.__code__)):
+            return self._opaque(f, f"{f.__qualname__}: it binds a name of a function around it")
         self.entered(f)
         return made
 
@@ -137,8 +141,10 @@ class Calls(Knowing):
         for cell in f.__closure__ or ():
             if self.is_old_object(cell):
                 g.cell(cell)
-        own = f.__globals__
+        own, bound = f.__globals__, instrument.global_stores(f.__code__)
         for name in instrument.global_names(f.__code__):
+            if name in bound:  # the text itself asks for it
+                continue
             if name in own:
                 g.part(own, name, own[name])
             else:
@@ -216,8 +222,8 @@ class Calls(Knowing):
                 if name in ("add", "discard", "pop"):
                     return partial(self._hashing, f)
                 return f if name in ("append", "extend", "clear") else partial(self._on_atoms, f)
-            if name == "append" and t is list:
-                return partial(self._appended, on)
+            if name in ("append", "extend") and t is list:
+                return partial(self._appended if name == "append" else self._extended, on)
             if name == "get" and isinstance(on, dict):
                 return partial(self._get, on)
             self._unchanged(on)
@@ -246,6 +252,14 @@ class Calls(Knowing):
         if not self.off:
             self.effects.append(x, value, self.done())
         x.append(plain(value))
+
+    def _extended(self, x: list[Any], values: Any) -> None:
+        """``x.extend(values)`` of a list that lived before."""
+        if self.off:
+            x.extend(values)
+        else:
+            for value in [*self.iterable(values)]:
+                self._appended(x, value)
 
     def _id(self, x: Any) -> int:
         """The identity of what lived before, and will be the same."""
@@ -278,6 +292,8 @@ class Calls(Knowing):
             return self._number(f, args[0])
         if f in (float, int, abs, round) and args and type(args[0]) in LATER and not self.off and not kwargs:
             return self._converted(f, args[0], *map(settled, args[1:]))
+        if f in _OF_NUMBERS and not self.off and not kwargs and LATER.intersection(map(type, args)) and (how := applied(f, args, self.guards, True)):
+            return self.effects.worked(how, self.done())
         if not self.off and not all(map(self.atoms, (*args, *kwargs.values()))):
             self.taint(f"it calls {f.__name__} on an object")
         if type(f.__self__ if type(f) is BuiltinFunctionType else None) in LATER:
@@ -348,6 +364,9 @@ class Calls(Knowing):
             return f is all
         if f in (sum, min, max, sorted, set, frozenset, dict, OrderedDict):
             if f in (min, max) and len(args) > 1:
+                if not kwargs and LATER.intersection(map(type, args)) and len({type(plain(x)) for x in args}) == 1 and (
+                        how := applied(f, args, self.guards, False)):
+                    return number(how)
                 args = (self.fresh([*args]),)  # one is taken of these themselves
             given = [self.iterable(x) if not self.atoms(x, False) else x for x in args]
             if f is not dict and f is not OrderedDict and not self.off:

@@ -162,14 +162,14 @@ class Guards:
 
     def options(self, values: dict[str, Any], d: dict[str, Any], free: tuple[str, ...]) -> bool:
         """A dict has these values, numbers and texts, and `free` ones that may be other numbers. Gives False where they are something else."""
-        for k, v in values.items():
+        for k, v in values.items():  # which stand beside what `part` says of them: a free number that the function reads itself is the one it was
             x = f"{self.inside(d)}[{k!r}]"
             if v is None or type(v) is bool:
-                self._add(("part", id(d), k), f"{x} is {v}")
+                self._add(("option", id(d), k), f"{x} is {v}")
             elif k in free and type(v) in (int, float):
-                self._add(("part", id(d), k), f"type({x}) in (int, float)")
+                self._add(("option", id(d), k), f"type({x}) in (int, float)")
             elif type(v) in (int, float, str) or (type(v) is tuple and all(type(part) in (int, float) for part in v)):
-                self._add(("part", id(d), k), f"type({x}) is {self.name(type(v))} and {x} == {self.name(v)}")
+                self._add(("option", id(d), k), f"type({x}) is {self.name(type(v))} and {x} == {self.name(v)}")
             else:
                 return False
         return True

@@ -17,7 +17,7 @@ from typing import Any
 
 NAME = _RUN = "__run__"  # under which a text finds its run
 # What changes names elsewhere, runs at another time, or has parts that are not written out below.
-_BEYOND = (ast.Global, ast.Nonlocal, ast.ClassDef, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Match, ast.Delete, ast.TryStar)
+_BEYOND = (ast.ClassDef, ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Match, ast.Delete, ast.TryStar)
 _FRAMES = {"locals", "vars", "dir", "eval", "exec"}  # these see the run's own name
 _OPERATORS: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul",
@@ -55,11 +55,25 @@ def global_names(code: CodeType) -> tuple[str, ...]:
 
 
 @cache
+def global_stores(code: CodeType) -> frozenset[str]:
+    """The globals that a function binds, those of functions inside it among them."""
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")).union(
+        *[global_stores(inner) for inner in code.co_consts if isinstance(inner, CodeType)])
+
+
+@cache
+def nonlocal_stores(code: CodeType) -> frozenset[str]:
+    """The names of functions around it that a function binds, those of functions inside it among them."""
+    own = {i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_DEREF", "DELETE_DEREF")}
+    return frozenset(own.union(*[nonlocal_stores(inner) for inner in code.co_consts if isinstance(inner, CodeType)]).intersection(code.co_freevars))
+
+
+@cache
 def _code(code: CodeType) -> CodeType:
     seen = _FRAMES.intersection(global_names(code))
     if seen:
         raise Beyond(f"it calls {', '.join(sorted(seen))}")
-    node = _Between().visit(_node(code))
+    node = _Between(global_stores(code)).visit(_node(code))
     if isinstance(node, ast.Lambda):
         node.args.defaults, node.args.kw_defaults = [], [None for _ in node.args.kw_defaults]
         node = ast.Return(node)
@@ -139,6 +153,33 @@ class _Between(ast.NodeTransformer):
 
     names = 0  # of its own
 
+    def __init__(self, bound: frozenset[str]) -> None:
+        self.bound = bound  # globals that the text binds somewhere
+        self.declared: list[set[str]] = [set()]  # those of them that each function around declares
+
+    def visit_Global(self, n: Any) -> Any:
+        self.declared[-1].update(n.names)
+        return n
+
+    def _other_name(self, name: Any) -> None:
+        if name in self.bound:
+            raise Beyond("it binds a global among other names")
+
+    def visit_ExceptHandler(self, n: Any) -> Any:
+        self._other_name(n.name)
+        return self.generic_visit(n)
+
+    def visit_arg(self, n: Any) -> Any:
+        self._other_name(n.arg)
+        return self.generic_visit(n)
+
+    def visit_alias(self, n: Any) -> Any:
+        self._other_name(n.asname or n.name)
+        return n
+
+    def _is_global(self, name: Any) -> bool:
+        return isinstance(name, ast.Name) and name.id in self.declared[-1]
+
     def visit(self, node: Any) -> Any:
         made = super().visit(node)
         for n in made if isinstance(made, list) else [made]:
@@ -151,6 +192,12 @@ class _Between(ast.NodeTransformer):
 
     # loads -------------------------------------------------------------------------------------------------------------
     def visit_Name(self, n: Any) -> Any:
+        if n.id in self.bound and not self._is_global(n):
+            raise Beyond("it has a name that is a global elsewhere in it")
+        if self._is_global(n):
+            if not isinstance(n.ctx, ast.Load):
+                raise Beyond("it binds a global among other names")
+            return _run("global_", ast.Constant(n.id))
         return _run("loaded", n) if isinstance(n.ctx, ast.Load) else n
 
     def visit_Attribute(self, n: Any) -> Any:
@@ -264,6 +311,15 @@ class _Between(ast.NodeTransformer):
         return n
 
     def visit_FunctionDef(self, n: Any) -> Any:
+        if n.name in self.bound:
+            raise Beyond("it defines a global function")
+        self.declared.append(set())
+        try:
+            return self._function(n)
+        finally:
+            self.declared.pop()
+
+    def _function(self, n: Any) -> Any:
         for a in ast.walk(n.args):
             if isinstance(a, ast.arg):
                 a.annotation = None
@@ -274,14 +330,14 @@ class _Between(ast.NodeTransformer):
         return n
 
     def visit_AnnAssign(self, n: Any) -> Any:
-        if not isinstance(n.target, ast.Name):
-            raise Beyond("it annotates an attribute")
         if n.value is None:
+            if not isinstance(n.target, ast.Name):
+                raise Beyond("it annotates an attribute")
             return ast.Pass()
         return self.visit(ast.copy_location(ast.Assign([n.target], n.value), n))
 
     def visit_Assign(self, n: Any) -> Any:
-        if all(map(_plain, n.targets)):
+        if all(map(_plain, n.targets)) and not any(self._is_global(x) for t in n.targets for x in ast.walk(t)):
             several = [t for t in n.targets if not isinstance(t, ast.Name)]
             n.value = self.visit(n.value)
             if several:
@@ -298,6 +354,8 @@ class _Between(ast.NodeTransformer):
             names = [self._name() for _ in parts]
             first = ast.Assign([ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())], n.value)
             rest = [ast.Assign([t], ast.Name(name, ast.Load())) for t, name in zip(parts, names, strict=True)]
+        elif isinstance(n.targets[0], ast.Name):
+            return ast.Expr(_run("store_global", ast.Constant(n.targets[0].id), self.visit(n.value)))
         else:
             kind, o, key = self._place(n.targets[0])
             return ast.Expr(_run("store", kind, self.visit(n.value), o, key))
@@ -314,6 +372,7 @@ class _Between(ast.NodeTransformer):
         return f"{_RUN}{self.names}"
 
     def visit_ImportFrom(self, n: Any) -> Any:
+        self.generic_visit(n)
         if any(a.name == "*" for a in n.names):
             raise Beyond("it imports all that there is")
         where = ast.Name("__package__", ast.Load()) if n.level else ast.Constant("")
@@ -321,6 +380,7 @@ class _Between(ast.NodeTransformer):
                                    ast.Name(a.asname or a.name, ast.Load()))) for a in n.names]]
 
     def visit_Import(self, n: Any) -> Any:
+        self.generic_visit(n)
         if any("." in a.name for a in n.names):
             raise Beyond("it imports an inner module")
         return [n, *[ast.Expr(_run("imported", ast.Constant(a.name), ast.Constant(""), ast.Constant(None), ast.Name(a.asname or a.name, ast.Load())))
@@ -328,6 +388,8 @@ class _Between(ast.NodeTransformer):
 
     def visit_AugAssign(self, n: Any) -> Any:
         value, op = self.visit(n.value), ast.Constant("i" + _OPERATORS[type(n.op)].rstrip("_"))
+        if self._is_global(n.target):
+            return ast.Expr(_run("store_global", ast.Constant(n.target.id), _run("binary", op, _run("moved_global", ast.Constant(n.target.id)), value)))
         if isinstance(n.target, ast.Name):
             return ast.Assign([n.target], _run("binary", op, ast.Name(n.target.id, ast.Load()), value))
         return ast.Expr(_run("augment", _run("place", *self._place(n.target)), op, value))

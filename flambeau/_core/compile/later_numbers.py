@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..tensor import Tensor
     from .guards import Guards
@@ -166,3 +166,17 @@ def compared(name: str, a: Any, b: Any, guards: Guards) -> str | None:
     if x is None or y is None or name not in _SIGNS or not (x.early and y.early):
         return None
     return f"({x.text} {_SIGNS[name]} {y.text})"
+
+
+def applied(f: Callable[..., Any], args: Sequence[Any], guards: Guards, raises: bool) -> How | None:
+    """How a function of numbers that gives one of the same class for all of theirs is worked out; None where nobody can tell."""
+    found = [how_of(a, guards) for a in args]
+    hows = [h for h in found if h is not None]
+    if len(hows) < len(args) or sum(len(h.text) for h in hows) > _LONG:
+        return None
+    value = f(*[h.value for h in hows])
+    if type(value) not in (int, float):
+        return None
+    text = f"{guards.name(f)}({', '.join(h.text for h in hows)})"
+    begins, items = {b for h in hows for b in h.begins}, {i for h in hows for i in h.items}
+    return How(guards, value, text, not raises and all(h.early for h in hows), begins, items, _SAFE if raises else max(h.bits for h in hows))

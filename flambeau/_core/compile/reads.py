@@ -6,6 +6,7 @@ What the function made itself needs no guards; everything that is not known to b
 """
 from __future__ import annotations
 
+import builtins
 import operator
 import sys
 from collections import namedtuple
@@ -43,6 +44,31 @@ class Run(Calls):
                 cleanse(x)
             return plain(x)
         return x
+
+    def global_(self, name: str) -> Any:
+        """The value of a global that the text binds."""
+        return self._of_globals(sys._getframe(1).f_globals, name)
+
+    def _of_globals(self, space: dict[str, Any], name: str) -> Any:
+        if name in space:
+            return space[name] if self.off else self._part(space, name)
+        if not self.off:
+            self.taint(f"it loads {name}, which it binds, and which is no global yet")
+        if name in (builtin := vars(builtins)):
+            return builtin[name]
+        raise NameError(f"name {name!r} is not defined", name=name)
+
+    def moved_global(self, name: str) -> Any:
+        """The value of a global that is added to."""
+        space = sys._getframe(1).f_globals
+        if not self.off and name in space:
+            self.effects.moved.add((id(space), name))
+            return self._part(space, name)
+        return self._of_globals(space, name)
+
+    def store_global(self, name: str, value: Any) -> None:
+        """``global name; name = value``."""
+        self.store("item", value, sys._getframe(1).f_globals, name)
 
     def attribute(self, o: Any, name: str) -> Any:
         """``o.name``."""
@@ -255,6 +281,9 @@ class Run(Calls):
         if type(a) in LATER or type(b) in LATER:
             return self._reckoned(name, f, a, b)
         if type(a) is list or type(b) is list:
+            if name == "iadd" and type(a) is list and not self.is_handed(a) and not self.is_fresh(a) and not isinstance(b, Tensor):
+                self._extended(a, b)
+                return a
             if name[0] == "i" and not self.is_own(a):
                 self.taint("it changes a list")
             for x in (a, b):

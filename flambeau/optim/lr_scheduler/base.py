@@ -82,7 +82,7 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Goes on by one step, or to step `epoch`, and sets the rates."""
-        if self._step_count == 1 and vars(self.optimizer).get("step") is not self.optimizer.__dict__.get("_step_then"):
+        if self._step_count == 1 and self.optimizer.__dict__.get("step") is not self.optimizer.__dict__.get("_step_then"):
             warn("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure to call "
                  f"`optimizer.step()` before `lr_scheduler.step()`. See more details at {_ORDER}")
         elif self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):

@@ -734,3 +734,21 @@ def test_results_that_share_memory_do_so_at_each_call(f: Any) -> None:
         assert [r._version for r in found] == [r._version for r in wanted]
         assert x.tolist() == other.tolist()
         assert x._version == other._version
+
+
+@pytest.mark.usefixtures("always_kept")
+def test_a_rate_that_the_step_gives_is_the_present_one() -> None:
+    p = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([p], lr=0.1)
+
+    def f(x: Any) -> Any:
+        optimizer.zero_grad()
+        (p * x).sum().backward()
+        optimizer.step()
+        return optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["dampening"]
+    compiled = torch.compile(f)
+    for k in range(20):
+        optimizer.param_groups[0]["lr"] = rate = 0.1 / (1 + k // 6)
+        optimizer.param_groups[0]["dampening"] = damp = -0.0 if k > 12 else 0
+        found = compiled(torch.ones(3))
+        assert [repr(x) for x in found] == [repr(rate), repr(damp)]

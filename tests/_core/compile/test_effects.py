@@ -53,6 +53,7 @@ class Own:
 
 
 SCALE = [2.0]
+COUNT, LAST = 0, 0.0
 
 
 class Slotted:
@@ -79,6 +80,9 @@ class World:
         torch.manual_seed(0)
         self.net = Net()
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
+        self.steps_down = torch.optim.lr_scheduler.StepLR(self.optimizer, 4, 0.5)
+        self.wave = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, 20)
+        self.warm = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda k: min(1.0, (k + 1) / 10))
         self.total, self.steps, self.every, self.best = 0.0, 0, 3, math.inf
         self.losses: list[Any] = []
         self.others: list[Any] = []
@@ -99,7 +103,8 @@ class World:
         return ([p.tolist() for p in self.net.parameters()], [None if p.grad is None else p.grad.tolist() for p in self.net.parameters()],
                 known(self.total), known(self.steps), known(self.losses), known(self.others), known(self.metrics), known(dict(self.sums)),
                 known(self.meter.__dict__), known(self.slotted.count), known(self.best), known(self.held), self.flag, self.net.calls, known(self.net.last),
-                [m.training for m in self.net.modules()])
+                [m.training for m in self.net.modules()], known([COUNT, LAST]), known(self.optimizer.param_groups[0]["lr"]),
+                [known([s.last_epoch, s._step_count, s.get_last_lr()]) for s in (self.steps_down, self.wave, self.warm)])
 
 
 def known(x: Any) -> Any:
@@ -284,8 +289,57 @@ def raising(w: World, x: Any, y: Any) -> Any:
     return loss.item() / w.every
 
 
+def lowest(w: World, x: Any, y: Any) -> Any:
+    loss = w.learn(x, y).item()
+    w.best = min(w.best, loss)
+    w.total = max(w.total, math.exp(-loss), 0.5)
+    return w.best, math.ceil(loss), math.log2(loss + 2.0)
+
+
+def globally(w: World, x: Any, y: Any) -> Any:
+    global COUNT, LAST
+    COUNT += 1
+    LAST = w.learn(x, y).item() * COUNT
+    return COUNT, LAST
+
+
+def enclosed(w: World, x: Any, y: Any) -> Any:
+    seen, total = 0, 0.0
+
+    def note(value: float) -> int:
+        nonlocal seen, total
+        seen += 1
+        total = total + value
+        return seen
+    return note(w.learn(x, y).item()), note(w.learn(x, y).item()), seen, total
+
+
+def lengthened(w: World, x: Any, y: Any) -> Any:
+    loss = w.learn(x, y)
+    w.losses.extend([loss.item(), w.steps])
+    w.others += (loss.detach(), "text")
+
+
+def stepped_down(w: World, x: Any, y: Any) -> Any:
+    loss = w.learn(x, y)
+    w.steps_down.step()
+    return loss.item(), w.steps_down.get_last_lr()[0]
+
+
+def waved(w: World, x: Any, y: Any) -> Any:
+    loss = w.learn(x, y).item()
+    w.wave.step()
+    return loss
+
+
+def warmed(w: World, x: Any, y: Any) -> Any:
+    loss = w.learn(x, y).item()
+    w.warm.step()
+    return loss
+
+
 REPLAYED: list[Callable[..., Any]] = [number, floated, several, appended, local, added, metered, counted, counted_before, accumulated, zeroed, grown, logged,
-                                      perplexity, switched, kept, of_output, raising]
+                                      perplexity, switched, kept, of_output, raising, lowest, globally, enclosed, lengthened, stepped_down, waved, warmed]
 LEFT: list[Callable[..., Any]] = [best, slots, given_on, texted]
 
 
@@ -295,6 +349,15 @@ def _hold(w: World) -> None:
 
 def _share(w: World) -> None:
     w.held = [None if p.grad is None else p.grad.numpy() for p in w.net.parameters()] and None
+
+
+def _count(w: World, value: Any = 40) -> None:
+    global COUNT
+    COUNT = value
+
+
+def _tenth(k: int) -> float:
+    return 0.1 * k
 
 
 def _swap(w: World) -> None:
@@ -318,6 +381,8 @@ CHANGES: dict[str, Callable[[World], Any]] = {
     "one gradient less": lambda w: setattr(w.net[0].bias, "grad", None), "recorded gradient": lambda w: setattr(w.net[0].bias, "grad", (w.net[0].bias * 2)),
     "two gradients on one memory": lambda w: [setattr(p, "grad", torch.ones(40)[:p.numel()].view_as(p)) for p in w.net.parameters()],
     "eval": lambda w: w.net.eval(), "frozen": lambda w: w.net[0].requires_grad_(False), "rate": lambda w: w.optimizer.param_groups[0].update(lr=0.5),
+    "global": _count, "a float global": lambda w: _count(w, 2.5), "epoch": lambda w: [setattr(s, "last_epoch", 3) for s in (w.steps_down, w.wave, w.warm)],
+    "lengths": lambda w: [setattr(w.steps_down, "step_size", 2), setattr(w.wave, "T_max", 7)], "factor": lambda w: setattr(w.warm, "lr_lambdas", [_tenth]),
     "module": _swap, "method of tensors": lambda w: setattr(torch.Tensor, "item", _other_item), "best": lambda w: setattr(w, "best", -1.0)}
 _item = torch.Tensor.item
 
@@ -332,6 +397,8 @@ def batch(k: int) -> tuple[Any, Any]:
 
 
 def lived(step: Any, change: Any, compiles: bool, before: int = 18) -> tuple[Any, list[Any]]:
+    global COUNT, LAST
+    COUNT, LAST = 0, 0.0
     w = World()
 
     def f(x: Any, y: Any) -> Any:
@@ -364,7 +431,8 @@ def lived(step: Any, change: Any, compiles: bool, before: int = 18) -> tuple[Any
 PAIRS = [(kind, step) for i, kind in enumerate(CHANGES) for k, step in enumerate(REPLAYED) if kind == "nothing" or (i + k) % 5 == 0
          or ("gradient" in kind and step in (accumulated, grown, zeroed)) or (step is added and kind in ("entry", "dict", "total", "property"))
          or (step is metered and kind in ("meter", "class", "setattr")) or (step is counted_before and "counter" in kind)
-         or (step is logged and "list" in kind)]
+         or (step in (logged, lengthened) and "list" in kind) or (step is globally and "global" in kind) or (step is lowest and kind in ("best", "total"))
+         or (step in (stepped_down, waved, warmed) and kind in ("epoch", "lengths", "factor", "rate"))]
 
 
 @pytest.mark.parametrize(("kind", "step"), PAIRS)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from flambeau._core.compile.instrument import Beyond, global_names, instrumented, is_instrumented
+from flambeau._core.compile.instrument import Beyond, global_names, global_stores, instrumented, is_instrumented
 
 BY = 3
+LEVEL = 0
 
 
 class Through:
@@ -30,6 +31,10 @@ class Through:
             return getattr(*args)
         if kind == "item":
             return args[0][args[1]]
+        if kind in ("global_", "moved_global"):
+            return globals()[args[0]]
+        if kind == "store_global":
+            return globals().__setitem__(*args)
         if kind == "slice":
             return slice(*args)
         if kind in ("binary", "unary"):
@@ -138,9 +143,31 @@ def test_globals_are_those_of_functions_inside_too() -> None:
     assert {"BY", "enumerate", "AttributeError", "range"} <= set(global_names(everything.__code__))
 
 
-def _changes() -> None:
+def _changes(by: int) -> Any:
+    global BY, LEVEL
+    BY = LEVEL = by
+    LEVEL += 1
+    x, LEVEL = LEVEL, LEVEL * 2
+
+    def inside() -> Any:
+        nonlocal x
+        global BY
+        x += BY
+        BY -= 1
+        return [BY + k for k in range(2)]
+    return inside(), inside(), x, (lambda: LEVEL)()
+
+
+def test_globals_and_names_around_are_bound() -> None:
     global BY
-    BY = 4
+    before = BY
+    through = Through()
+    assert instrumented(_changes, through)(4) == ([3, 4], [2, 3], 12, 10)
+    assert (BY, LEVEL) == (2, 10)
+    assert _changes(4) == ([3, 4], [2, 3], 12, 10)
+    assert through.seen.count("store_global") == 6
+    assert global_stores(_changes.__code__) == {"BY", "LEVEL"}
+    BY = before
 
 
 def _compares(a: int) -> bool:
@@ -183,6 +210,19 @@ def _imports() -> Any:
     return os.path
 
 
+def _names() -> Any:
+    global LEVEL
+    for LEVEL in range(3):
+        print(LEVEL)
+
+
+def _arguments() -> Any:
+    def inside() -> Any:
+        global LEVEL
+        LEVEL = 1
+    return inside, LEVEL
+
+
 def _sees() -> Any:
     return locals()
 
@@ -190,7 +230,8 @@ def _sees() -> Any:
 def test_what_is_not_looked_through() -> None:
     space: dict[str, Any] = {}
     exec("def made():\n  return 1", space)
-    for f, why in ((_changes, "Global"), (_compares, "chain of comparisons"), (_imports, "inner module"), (_sees, "locals"),
+    for f, why in ((_names, "global among other names"), (_arguments, "global elsewhere"), (_compares, "chain of comparisons"),
+                   (_imports, "inner module"), (_sees, "locals"),
                    (space["made"], "text is not known")):
         assert isinstance(f, FunctionType)
         with pytest.raises(Beyond, match=why):
