@@ -22,3 +22,10 @@ def _is_zipfile(f: Any) -> bool:
     begins = f.read(len(MAGIC))
     f.seek(at)
     return bool(begins == MAGIC)
+
+
+def normalize_storage_type(storage_type: type) -> type:
+    """The class of storages on the CPU that a class of another device's is of; here one class serves all devices."""
+    import flambeau
+    kind: type = getattr(flambeau, storage_type.__name__)
+    return kind

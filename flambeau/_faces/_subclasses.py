@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from flambeau.interop import stand_ins
@@ -14,7 +15,8 @@ def _is_fake(x: Any) -> bool:
     return False
 
 
-stand_ins.module(f"{__name__}.fake_tensor", {"FakeTensor": globals()["FakeTensor"], "FakeTensorMode": globals()["FakeTensorMode"], "is_fake": _is_fake},
+stand_ins.module(f"{__name__}.fake_tensor", {"FakeTensor": globals()["FakeTensor"], "FakeTensorMode": globals()["FakeTensorMode"], "is_fake": _is_fake,
+                                                     "unset_fake_temporarily": contextlib.nullcontext},
                  "Names for `isinstance`; nothing is a fake tensor.")
 
 __all__ = ["FakeTensor", "FakeTensorMode"]  # noqa: F822

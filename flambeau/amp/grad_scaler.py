@@ -27,8 +27,8 @@ class OptState(Enum):
     STEPPED = 2
 
 
-def _fresh() -> dict[str, Any]:
-    return {"stage": OptState.READY, "found": None}
+def _refresh_per_optimizer_state() -> dict[str, Any]:
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
 class GradScaler:
@@ -56,7 +56,7 @@ class GradScaler:
         self._scale = float(init_scale)
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
-        self._states: dict[int, dict[str, Any]] = defaultdict(_fresh)
+        self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
 
     def scale(self, outputs: Any) -> Any:
         """A loss, or a nest of them in lists and tuples, times the scale."""
@@ -76,18 +76,21 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        state = self._states[id(optimizer)]
+        state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
-        state["found"] = self._unscale(optimizer, refuse_half=True)
+        state["found_inf_per_device"] = self._unscale_grads_(optimizer, 1.0 / self._scale, None, False)
         state["stage"] = OptState.UNSCALED
 
-    def _unscale(self, optimizer: Any, refuse_half: bool) -> list[Tensor]:
-        """Per device, a 0-dim truth: whether a gradient is not finite."""
+    def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> dict[Any, Tensor]:
+        """Multiplies the gradients by `inv_scale`, in place; gives per device a 0-dim truth: whether one is not finite.
+
+        What scalers of libraries call and replace, by PyTorch's name; `found_inf` is taken and not needed.
+        """
         found: dict[Any, Tensor] = {}
-        inverse = 1.0 / self._scale
+        inverse = float(inv_scale)
         alike: dict[Any, list[Tensor]] = {}
         with no_grad():
             for group in optimizer.param_groups:
@@ -95,7 +98,7 @@ class GradScaler:
                     g = p.grad
                     if g is None:
                         continue
-                    if refuse_half and g.meta.dtype.name == "float16":
+                    if not allow_fp16 and g.meta.dtype.name == "float16":
                         raise ValueError("Attempting to unscale FP16 gradients.")
                     alike.setdefault((g.meta.device, g.meta.dtype), []).append(g)
             for (device, _), gs in alike.items():
@@ -103,7 +106,7 @@ class GradScaler:
                 for bad in self._each(gs, inverse) if told is None else [told]:
                     old = found.get(device)
                     found[device] = bad if old is None else old | bad
-        return list(found.values())
+        return found
 
     @staticmethod
     def _each(gs: list[Tensor], inverse: float) -> Any:
@@ -118,17 +121,21 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        state = self._states[id(optimizer)]
+        state = self._per_optimizer_states[id(optimizer)]
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
-        if not state["found"]:
+        if not state["found_inf_per_device"]:
             raise AssertionError("No inf checks were recorded for this optimizer.")
-        state["found"] = [bool(x) for x in state["found"]]
-        result = None if any(state["found"]) else optimizer.step(*args, **kwargs)
+        result = self._maybe_opt_step(optimizer, state, *args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _maybe_opt_step(self, optimizer: Any, optimizer_state: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The step, where every gradient is finite."""
+        found = optimizer_state["found_inf_per_device"] = {device: bool(x) for device, x in optimizer_state["found_inf_per_device"].items()}
+        return None if any(found.values()) else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: Any = None) -> None:
         """Sets the scale for the next step: `new_scale`, or by what the last gradients were."""
@@ -137,7 +144,7 @@ class GradScaler:
         if new_scale is not None:
             self._scale = float(new_scale)
         else:
-            found = [x for state in self._states.values() if state["found"] is not None for x in state["found"]]
+            found = [x for state in self._per_optimizer_states.values() for x in state["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
             if any(bool(x) for x in found):
@@ -149,7 +156,7 @@ class GradScaler:
                     grown = self._scale * self._growth_factor
                     self._scale = grown if grown < 3.4e38 else self._scale
                     self._growth_tracker = 0
-        self._states.clear()
+        self._per_optimizer_states.clear()
 
     def get_scale(self) -> float:
         """The scale; 1 when disabled."""

@@ -14,6 +14,7 @@ from .._core.errors import warn
 from .._core.runtime.asking import unasked
 
 T_co = TypeVar("T_co", covariant=True)
+T_stack = TypeVar("T_stack", tuple[Any, ...], dict[str, Any])
 
 
 class Dataset(Generic[T_co]):
@@ -25,7 +26,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
 
-    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
         return ConcatDataset([self, other])
 
 
@@ -61,7 +62,7 @@ class TensorDataset(Dataset[Any]):
         return [t.index_select(0, unasked(chosen.to)(t.device)) for t in self.tensors]
 
 
-class StackDataset(Dataset[Any]):
+class StackDataset(Dataset[T_stack]):
     """Samples of several data sets side by side: a tuple of them, or a dictionary if they were given by name."""
 
     def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
@@ -102,7 +103,7 @@ def _samples(dataset: Any, indices: list[Any]) -> list[Any]:
     return found
 
 
-class ConcatDataset(Dataset[Any]):
+class ConcatDataset(Dataset[T_co]):
     """Data sets one after the other."""
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
@@ -148,7 +149,7 @@ class ChainDataset(IterableDataset[Any]):
         return sum(lengths)
 
 
-class Subset(Dataset[Any]):
+class Subset(Dataset[T_co]):
     """The samples of a data set at `indices`."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
@@ -169,7 +170,7 @@ class Subset(Dataset[Any]):
         return len(self.indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:
+def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset[Any]]:
     """Disjoint random subsets of the given lengths, or of the given fractions, which sum to 1 and whose remainder goes
     to
     the first subsets. Raises ValueError if they do not fit."""

@@ -142,7 +142,7 @@ class BatchSampler(Sampler[list[int]]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
 
-class DistributedSampler(Sampler[int]):
+class DistributedSampler(Sampler[T_co]):
     """One process's share of the indices: every `num_replicas`-th from `rank`, of an order that `seed` and `set_epoch`
     fix. Shares are of equal length: the first indices are repeated at the end, or with `drop_last` the tail is left
     out."""
@@ -169,7 +169,7 @@ class DistributedSampler(Sampler[int]):
         self.shuffle = shuffle
         self.seed = seed
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[Any]:
         n = len(self.dataset)
         if self.shuffle:
             # a generator of its own: the order depends on the seed alone, and the default generator stays where it is

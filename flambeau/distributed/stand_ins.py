@@ -25,6 +25,7 @@ OTHER = {
     "fsdp._fully_shard": "fsdp", "_composable.fsdp": "fsdp", "_composable.fsdp.fully_shard": "fsdp.fully_shard",
     "checkpoint.state_dict_loader": "checkpoint", "checkpoint.state_dict_saver": "checkpoint",
     "checkpoint.filesystem": "checkpoint", "checkpoint.metadata": "checkpoint", "checkpoint.default_planner": "checkpoint",
+    "checkpoint.utils": "checkpoint", "checkpoint.api": "checkpoint",
 }
 
 MODULES = {
@@ -35,6 +36,12 @@ MODULES = {
     "checkpoint.hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",
     "checkpoint.quantized_hf_storage": "QuantizedHuggingFaceStorageReader",
     "checkpoint._consolidate_hf_safetensors": "consolidate_safetensors_files() consolidate_safetensors_files_on_every_rank()",
+    "checkpoint.planner": "LoadPlan SavePlan LoadPlanner SavePlanner ReadItem WriteItem",
+    "checkpoint.storage": "StorageReader StorageWriter WriteResult",
+    "_shard.sharded_tensor": "ShardedTensor Shard",
+    "fsdp._flat_param": "FlatParameter FlatParamHandle HandleShardingStrategy",
+    "fsdp._runtime_utils": "_post_backward_final_callback() _root_pre_forward() _lazy_init()",
+    "fsdp._common_utils": "clean_tensor_name() _FSDPState",
     "checkpoint.optimizer": "load_sharded_optimizer_state_dict()",
     "algorithms.join": "Join Joinable JoinHook",
     "algorithms.ddp_comm_hooks": "DDPCommHookType register_ddp_comm_hook()",

@@ -136,3 +136,30 @@ def test_gradients_of_16_bits_are_refused(device: str) -> None:
     p.grad = torch.ones(2, device=device, dtype=torch.float16)
     with pytest.raises(ValueError, match="unscale FP16 gradients"):
         scaler.unscale_(o)
+
+
+def test_scalers_that_libraries_derive(sim_gpus) -> None:
+    """Composer's and hivemind's: the steps by PyTorch's names, and a state of each optimizer's that they read."""
+    from flambeau.amp.grad_scaler import OptState, _refresh_per_optimizer_state
+    told = []
+
+    class Own(torch.amp.GradScaler):
+        def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
+            found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
+            told.append({str(device): bool(x) for device, x in found.items()})
+            return found
+
+        def _maybe_opt_step(self, optimizer, optimizer_state, *args, **kwargs):
+            told.append((optimizer_state["stage"], sum(v.item() for v in optimizer_state["found_inf_per_device"].values())))
+            return super()._maybe_opt_step(optimizer, optimizer_state, *args, **kwargs)
+    p = torch.nn.Parameter(torch.tensor([1.0], device="cuda"))
+    scaler, optimizer = Own(init_scale=4.0), torch.optim.SGD([p], 0.5)
+    for factor, left, scale in ((1.0, 0.5, 4.0), (float("inf"), 0.5, 2.0)):
+        told.clear()
+        optimizer.zero_grad()
+        scaler.scale(p.sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        bad = factor != 1.0
+        assert told == [{"cuda:0": bad}, (OptState.UNSCALED, bad)] and p.item() == left and scaler.get_scale() == scale
+    assert scaler._per_optimizer_states[id(optimizer)] == _refresh_per_optimizer_state() == {"stage": OptState.READY, "found_inf_per_device": {}}

@@ -84,3 +84,15 @@ def test_subset():
 def test_a_dataset_must_define_getitem():
     with pytest.raises(NotImplementedError):
         Dataset()[0]
+
+
+def test_generic_classes_of_libraries_derive_from_these():
+    from typing import TypeVar
+
+    from flambeau.utils.data import ConcatDataset, DistributedSampler, Subset
+    T = TypeVar("T", covariant=True)
+
+    class Part(Subset[T]):
+        """avalanche's."""
+    assert Part([5, 6, 7], [2, 0])[0] == 7 and ConcatDataset[int]([[1], [2]])[1] == 2
+    assert list(DistributedSampler[int]([0, 1, 2, 3], 2, 1, shuffle=False)) == [1, 3]

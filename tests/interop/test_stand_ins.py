@@ -67,3 +67,20 @@ def test_a_row_makes_what_its_words_say() -> None:
     assert list(made) == ["One", "two", "Three"] and [m.name for m in made["Three"]] == ["A", "B"]
     with pytest.raises(stand_ins.NotHere, match="torch.place.two: it is far away"):
         made["two"](1, b=2)
+
+
+def test_inner_names_that_trainers_and_checkpoints_import() -> None:
+    """Composer's, litgpt's, hivemind's, spikingjelly's."""
+    from flambeau.distributed.checkpoint.planner import LoadPlan
+    from flambeau.distributed.checkpoint.storage import StorageReader
+    from flambeau.distributed.checkpoint.utils import CheckpointException
+    from flambeau.distributed.fsdp._flat_param import FlatParamHandle
+    assert CheckpointException is torch.distributed.checkpoint.CheckpointException
+    for kind in (LoadPlan, StorageReader, FlatParamHandle):
+        assert not isinstance(1, kind)
+        with pytest.raises(NotImplementedError, match="is not here"):
+            kind()
+    from flambeau._subclasses.fake_tensor import unset_fake_temporarily
+    from flambeau.serialization import normalize_storage_type
+    with unset_fake_temporarily():
+        assert normalize_storage_type(torch.LongStorage) is torch.LongStorage

@@ -38,6 +38,8 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "probability": ("pyro-ppl", "gpytorch", "botorch"),
     "agents": ("stable-baselines3",),
     "others": ("einx", "pytorch-metric-learning", "vector-quantize-pytorch"),
+    "keras": ("keras",),
+    "fields": ("fastai", "pytorch-ignite", "tensordict", "torchrl", "e3nn", "zuko", "opacus"),
 }
 NEEDS_TORCHVISION = ("timm",)  # see names_only
 

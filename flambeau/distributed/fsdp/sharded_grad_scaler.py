@@ -19,11 +19,12 @@ class ShardedGradScaler(GradScaler):
         super().__init__(device, init_scale, growth_factor, backoff_factor, growth_interval, enabled)
         self.process_group = process_group
 
-    def _unscale(self, optimizer: Any, refuse_half: bool) -> list[Any]:
-        found = super()._unscale(optimizer, refuse_half)
+    def _unscale_grads_(self, optimizer: Any, inv_scale: Any, found_inf: Any, allow_fp16: bool) -> dict[Any, Any]:
+        found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
         if not world.is_initialized():
             return found
-        bad = sum((unasked(f.to(float32).sum().cpu)() for f in found), zeros(()))
+        bad = sum((unasked(f.to(float32).sum().cpu)() for f in found.values()), zeros(()))
         where = unasked(bad.cuda)() if world.get_backend(self.process_group) == "nccl" else bad
         collectives.all_reduce(where, collectives.ReduceOp.MAX, self.process_group)
-        return [f | unasked((where > 0).to)(f.device) for f in found] or [where > 0]  # type: ignore[arg-type]  # of several signatures, mypy takes the first
+        mine: Any = where > 0
+        return {device: f | unasked(mine.to)(f.device) for device, f in found.items()} or {mine.device: mine}

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 DEVICE = os.environ.get("LIBRARIES_DEVICE", "cpu")
+os.environ.update(KERAS_BACKEND="torch", KERAS_TORCH_DEVICE=DEVICE)  # read where keras is imported
 _cases: list[tuple[str, Callable[[], Any]]] = []
 
 
