@@ -35,7 +35,8 @@ def kind_of(key: tuple[Any, ...], sizes: int = -1) -> tuple[tuple[Any, ...], tup
         if shape.__class__ is not tuple or not shape or min(shape) < 1 or (count := layout.numel(shape)) < 2:
             return None
         parts[sizes] = None
-        return tuple(parts), shape, count
+        # an operand that is not read (`of`) tells the type and the device, which is the CPU
+        return tuple([x.dtype if x.__class__ is Meta and x.device is CPU else x for x in parts]), shape, count
     first: Any = None
     for k, part in enumerate(parts):
         if part.__class__ is Meta:

@@ -118,7 +118,7 @@ def test_kinds() -> None:
     assert dense.kind_of((x.meta, y.meta, 3)) == ((torch.float32, torch.float32, 3), (5, 7), 35)
     assert dense.kind_of((x.meta, y[:4].meta)) is None and dense.kind_of((x.t().meta,)) is None and dense.kind_of((3, "word")) is None
     assert dense.kind_of((x[:1, :1].meta,)) is None and dense.kind_of((torch.ones(0).meta,)) is None
-    assert dense.kind_of((x.meta, (3, 4)), 1) == ((x.meta, None), (3, 4), 12)
+    assert dense.kind_of((x.meta, (3, 4)), 1) == ((torch.float32, None), (3, 4), 12)
     assert all(dense.kind_of((shape,), 0) is None for shape in ((), (1,), (0, 3), (-1, 2), None))
 
 
