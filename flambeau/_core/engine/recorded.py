@@ -99,7 +99,6 @@ class _Function(general.Source):
             edges = "".join([f"{'None' if e is None else self._node(e)}, " for e in n[tape.EDGES]])
             text = tape.text(self.value(n[tape.BACKWARD]), f"({edges})", self.value(n[tape.SAVED]), self.value(n[tape.EXTRA]))
             self.lines.append(f"n{i} = {text}")
-            self._done.clear()  # lists and dictionaries of nodes are theirs alone
         for name, n in self._histories:
             self.lines.append(f"{name}.node = {self._node(n)}")
         body = [f"if not grad_on() or anomaly.on or {self._other()}: return NotImplemented"]
