@@ -143,6 +143,14 @@ def _max_small(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     values, flat = new(_laid(shape, x.meta, d)), new(_laid(shape, x.meta, int64))
     if not values.meta.numel:
         return values, flat
+    if layout.wants_channels_last(x.meta.shape, x.meta.strides):
+        image = _bordered(x, p, _lowest(d))
+        strides, places = _taps(d, image.meta.strides, p.kernel, p.stride, p.dilation)
+        steps = layout.contiguous_strides(p.image)
+        offsets = [sum(a * t * s for a, t, s in zip(at, p.dilation, steps, strict=True)) for at in itertools.product(*map(range, p.kernel))]
+        launch.run(_channels_program(d, p.kernel), shape, [values, flat], [_raw(image, shape, strides, place // d.itemsize) for place in places],
+                   [values.meta.strides, flat.meta.strides, *[strides] * len(places)], (*p.stride, *p.padding, *p.dilation, *steps, *offsets), name="max_pool")
+        return values, flat
     program, numbers = _small(x, p)
     launch.run(program, (values.meta.numel,), [_raw(values, (values.meta.numel,), (1,)), _raw(flat, (values.meta.numel,), (1,))], [_dense(x.detach())],
                [(1,), (1,), (0,)], numbers, name="max_pool")
@@ -214,6 +222,29 @@ def _small_program(d: Any, kernel: Sizes, inside: bool, last: bool) -> Map:
         best, where = (v, offset) if inside and not t else (E.where(more, v, best), E.where(more, offset, where))
     scalars = (wide,) * (k + last) + (int64,) * (last + 2 + k + count + (0 if inside else 4 * k))
     return Map((E.cast(best, d), where), (d,), scalars)
+
+
+@cache
+def _channels_program(d: Any, kernel: Sizes) -> Map:
+    """The greatest of a window's elements, an input each, and its place, over images whose channels are innermost: whole vectors of them have the same places.
+    Beyond the border inputs are the least there is.  Numbers: strides, paddings, dilations, steps from row to row of the image, taps as offsets."""
+    k, count = len(kernel), math.prod(kernel)
+    stride, pad, dilation, step = ([E.scalar(j * k + i, int64) for i in range(k)] for j in range(4))
+    zero = E.const(0, int64)
+    base, where = zero, zero
+    for i in range(k):
+        first = E.coord(2 + i) * stride[i] - pad[i]
+        base = base + first * step[i]
+        # where nothing is greater than the least, it is the first that falls on the image
+        where = where + (first + E.maximum(E.floordiv(dilation[i] - 1 - first, dilation[i]), zero) * dilation[i]) * step[i]
+    best = E.const(_lowest(d), d.opmath)
+    for t in range(count):
+        v = E.cast(E.input(t, d), d.opmath)
+        more = v > best
+        if d.kind == "f":
+            more = more | (E.isnan(v) & ~E.isnan(best))
+        best, where = E.where(more, v, best), E.where(more, base + E.scalar(4 * k + t, int64), where)
+    return Map((E.cast(best, d), where), (d,) * count, (int64,) * (4 * k + count))
 
 
 @cache

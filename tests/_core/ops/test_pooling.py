@@ -530,3 +530,30 @@ def test_means_of_large_windows(d, kernel, stride, padding):
             g[:, :, i * stride[0]:i * stride[0] + kernel[0], j * stride[1]:j * stride[1] + kernel[1]] += 1 / math.prod(kernel)
         inner = g[:, :, padding[0]:padding[0] + 20, padding[1]:padding[1] + 23]
         np.testing.assert_allclose(x.grad.double().numpy(), inner, rtol=max(TOLERANCE[d], 1e-6), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("kernel, stride, padding, dilation, ceil", [
+    ((2, 2), (2, 2), (0, 0), (1, 1), False), ((3, 3), (2, 2), (1, 1), (1, 1), False),
+    ((3, 2), (2, 1), (1, 0), (1, 3), True), ((3, 3), (1, 2), (1, 1), (2, 2), False)])
+def test_the_greatest_of_images_with_innermost_channels_and_their_places(dtype: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> None:
+    rng = np.random.default_rng(0)
+    least = -np.inf if dtype[0] == "f" else np.iinfo(dtype).min
+    a = rng.integers(-9, 10, (2, 19, 9, 10)).astype(dtype)
+    a[rng.random(a.shape) < 0.2] = least
+    a[:, :, :4, :4] = least  # whole windows of nothing greater
+    x = fb.from_numpy(a).contiguous(memory_format=fb.channels_last)
+    values, places = F.max_pool2d(x, kernel, stride, padding, dilation, ceil, True)
+    assert values.is_contiguous(memory_format=fb.channels_last) and places.is_contiguous(memory_format=fb.channels_last)
+    for i, j in itertools.product(*map(range, values.shape[2:])):
+        taps = [(i * stride[0] - padding[0] + u * dilation[0], j * stride[1] - padding[1] + v * dilation[1]) for u, v in itertools.product(*map(range, kernel))]
+        inside = [r * 10 + c for r, c in taps if 0 <= r < 9 and 0 <= c < 10]
+        window = a.reshape(2, 19, -1)[:, :, inside]
+        np.testing.assert_array_equal(values[:, :, i, j].numpy(), window.max(-1))
+        np.testing.assert_array_equal(places[:, :, i, j].numpy(), np.array(inside)[window.argmax(-1)])  # the first of equals
+    if dtype[0] == "f":
+        a[rng.random(a.shape) < 0.1] = np.nan
+        by_rows, lying = (F.max_pool2d(t, kernel, stride, padding, dilation, ceil, True) for t in (
+            fb.from_numpy(a), fb.from_numpy(a).contiguous(memory_format=fb.channels_last)))
+        for one, other in zip(by_rows, lying, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
