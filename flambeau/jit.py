@@ -184,6 +184,11 @@ def _overload(func: Any) -> Any:
 _overload_method = _overload
 
 
+def _get_trace_graph(*args: Any, **kwargs: Any) -> Any:
+    """Raises NotImplementedError: no graph is traced here."""
+    raise NotImplementedError("torch.jit._get_trace_graph: no graph of a script is traced here; flambeau.trace() and utils.flop_counter count what a model runs")
+
+
 class TracerWarning(Warning):
     """What a tracer would warn of."""
 

@@ -19,7 +19,8 @@ from typing import Any
 from ._core.tensor import Tensor
 from .autograd import Function
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel"]
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "register_autograd", "register_fake", "register_kernel", "triton_op",
+           "wrap_triton"]
 
 _known: dict[str, CustomOpDef] = {}
 
@@ -107,6 +108,16 @@ def custom_op(name: str, fn: Any = None, /, *, mutates_args: Any, device_types: 
         _known[name] = made
         return made
     return make if fn is None else make(fn)
+
+
+def triton_op(name: str, fn: Any = None, /, *, mutates_args: Any, schema: str | None = None) -> Any:
+    """`custom_op`: in PyTorch a compiler would look into the function for kernels of Triton, and there is none here."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def wrap_triton(triton_kernel: Any, /) -> Any:
+    """The kernel, which `triton_op`'s compiler would see: nothing changes here."""
+    return triton_kernel
 
 
 def _found(op: Any) -> CustomOpDef:

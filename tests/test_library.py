@@ -128,3 +128,12 @@ def test_classes_of_libraries():
     with pytest.raises(RuntimeError, match=r"Tried to instantiate class 'some.Kind', but it does not exist!"):
         _ = torch.classes.some.Kind
     assert not hasattr(torch.classes, "__wrapped__") and not hasattr(torch.classes.some, "__wrapped__")
+
+
+def test_operations_of_triton_are_operations():
+    from flambeau.library import triton_op, wrap_triton
+
+    @triton_op("mine::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return wrap_triton(lambda y: y * 2)(x)
+    assert twice(torch.ones(2)).tolist() == [2, 2] and torch.ops.mine.twice(torch.ones(1)).tolist() == [2]

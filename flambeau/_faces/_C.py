@@ -49,7 +49,9 @@ stand_ins.module(f"{__name__}._nn", {"_parse_to": parse_to, "slow_conv3d": _slow
 _set_fwd_grad_enabled, _is_fwd_grad_enabled = pushing.enabled.set, pushing.enabled.get
 stand_ins.module(f"{__name__}._dynamo", {}, "A compiler's switches.")
 stand_ins.module(f"{__name__}._dynamo.eval_frame", {"_set_lru_cache": lambda on: None}, "A compiler's switches: accepted.")
-stand_ins.module(f"{__name__}._distributed_rpc", {"_is_current_rpc_agent_set": lambda: False}, "Calls between processes: there is no agent.")
+stand_ins.module(f"{__name__}._distributed_rpc", {
+    "_is_current_rpc_agent_set": lambda: False, **stand_ins.names(f"{__name__}._distributed_rpc", "PyRRef RpcAgent WorkerInfo",
+                                                          "there is no agent of calls between processes")}, "Calls between processes: there is no agent.")
 
 
 def _of_vmap(name: str) -> Any:

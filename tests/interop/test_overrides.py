@@ -330,3 +330,27 @@ def test_what_was_on_tensor_before_the_first_class_asks_no_class():
     """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_container_given_as_out_is_asked():
+    """tensordict's: `torch.stack(containers, 0, out=container)`."""
+    class Box:
+        def __init__(self, x):
+            self.x = x
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            kwargs = dict(kwargs or {})
+            out = kwargs.pop("out", None)
+            made = func([b.x for b in args[0]] if isinstance(args[0], list) else args[0].x, *args[1:], **kwargs)
+            if out is None:
+                return Box(made)
+            out.x.copy_(made)
+            return out
+    boxes, out = [Box(fb.ones(2)), Box(fb.zeros(2))], Box(fb.empty(2, 2))
+    assert fb.stack(boxes, 0, out=out) is out and out.x.tolist() == [[1, 1], [0, 0]]
+    assert fb.stack(boxes, 1).x.tolist() == [[1, 0], [1, 0]]
+    total = Box(fb.empty(2))
+    assert fb.sum(out, 0, out=total) is total and total.x.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="argument 'out' must be Tensor, not str"):
+        fb.stack([fb.ones(2)], 0, out="x")

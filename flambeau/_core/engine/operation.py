@@ -447,6 +447,12 @@ class Operation:
             if done is not None:
                 return done
         s = self._signature()
+        if not isinstance(out, (Tensor, tuple, list)):  # a container that overrides (a TensorDict), else a mistake, told below
+            args, kwargs = s.as_written(values)
+            for answer in answers:
+                made = answer(self, args, {**kwargs, "out": out})
+                if made is not NotImplemented:
+                    return made
         named = dict(zip(s.names(), values, strict=False))
         if "device" in s.keyword:
             fits(out, named.get("dtype"), named["device"], named.get("layout"))
