@@ -186,7 +186,7 @@ _overload_method = _overload
 
 def _get_trace_graph(*args: Any, **kwargs: Any) -> Any:
     """Raises NotImplementedError: no graph is traced here."""
-    raise NotImplementedError("torch.jit._get_trace_graph: no graph of a script is traced here; flambeau.trace() and utils.flop_counter count what a model runs")
+    raise NotImplementedError("torch.jit._get_trace_graph: no graph of a script is traced here; flambeau.trace() and utils.flop_counter count what runs")
 
 
 class TracerWarning(Warning):
