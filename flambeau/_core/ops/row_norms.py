@@ -12,7 +12,7 @@ from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
 from .checks import of_kinds, same_device
-from .copies import contiguous
+from .copies import as_images, contiguous, laid_as
 from .row_places import Places
 from .rowwise import Rowwise
 from .table import op
@@ -152,7 +152,10 @@ def _in_groups(formula: Rowwise, x: Tensor, groups: int, w: Tensor | None, b: Te
     if x.meta.dtype.kind != "f":
         raise NotImplementedError(f'"GroupNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
     narrow = x.meta.dtype if x.meta.dtype.itemsize == 2 else None  # weights may be wider than a narrow input
-    return formula((x, w, b), (float(eps),), (groups,), result=narrow)
+    # row by row whatever the layout: a group's channels are short pieces of what lies innermost, and folding those takes longer than two copies
+    outs = formula((contiguous(as_images(x)), w, b), (float(eps),), (groups,), result=narrow)
+    outs[0] = laid_as(outs[0], x)
+    return outs
 
 
 @op(method=False)

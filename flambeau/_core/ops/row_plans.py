@@ -184,7 +184,7 @@ _NEAR = 1 << 15  # bytes: what lies in the first cache may be read in any order
 
 
 def _across(bound: Bound, ins: Sequence[Any], axes: list[str], layouts: dict[Any, Any]) -> dict[Any, tuple[dtype, dict[str, tuple[int, ...]]]]:
-    """Operands that lie across the rows of a result with elements: their types, and the result's strides, by which they are copied first. A row of
+    """Operands that lie otherwise than the rows of a result with elements: their types, and the result's strides, by which they are copied first. A row of
     theirs takes a cache line an element, and more than once, where a copy goes by tiles."""
     sizes = bound.places.sizes
     for k, over in enumerate(axes):
@@ -199,7 +199,7 @@ def _across(bound: Bound, ins: Sequence[Any], axes: list[str], layouts: dict[Any
         for name in ins:
             own = layouts["operand", name]
             if len(own) == len(sizes) and own[a][i] > 1 and count * types[name].itemsize > _NEAR and any(
-                    s == 1 and n > 1 for b, many in own.items() if b not in bound.op.fused for s, n in zip(many, sizes[b], strict=True)):
+                    s == 1 and n > 1 for b, many in own.items() for s, n in zip(many, sizes[b], strict=True)):
                 found[name] = types[name], {b: steps[b] for b in sizes}
         return found
     return {}

@@ -49,3 +49,24 @@ def test_rows_that_lie_across_against_numpy(name, oracle):
     x, w = make((64, 300)), make((300,))
     made = CALLS[name](torch.from_numpy(np.asfortranarray(x)), torch.from_numpy(w))
     np.testing.assert_allclose(made.numpy(), oracle(x, w), rtol=1e-9, atol=1e-12)
+
+
+def test_groups_of_innermost_channels_give_what_rows_give(device):
+    make = np.random.default_rng(2).standard_normal
+    image = torch.tensor(make((2, 24, 30, 20)), dtype=torch.float32, device=device)
+    w, b = (torch.tensor(make(24), dtype=torch.float32, device=device) for _ in range(2))
+    g = torch.tensor(make(image.shape), dtype=torch.float32, device=device)
+    last, found = torch.channels_last, []
+    for x, up in ((image, g), (image.contiguous(memory_format=last), g), (image.contiguous(memory_format=last), g.contiguous(memory_format=last))):
+        x, v, c = (t.detach().clone().requires_grad_() for t in (x, w, b))
+        made = F.group_norm(x, 6, v, c)
+        grads = torch.autograd.grad(made, (x, v, c), up)
+        assert all(t.stride() == x.stride() for t in (made, grads[0]))
+        found.append([made.detach(), *grads])
+    grouped = image.cpu().double().numpy().reshape(2, 6, -1)
+    want = (grouped - grouped.mean(-1, keepdims=True)) / np.sqrt(grouped.var(-1, keepdims=True) + 1e-5)
+    want = want.reshape(image.shape) * w.cpu().double().numpy()[:, None, None] + b.cpu().double().numpy()[:, None, None]
+    np.testing.assert_allclose(found[0][0].cpu().numpy(), want, atol=1e-5)
+    for other in found[1:]:
+        for a, c in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(a.cpu().numpy(), c.cpu().numpy(), rtol=1e-5, atol=1e-4)
