@@ -70,6 +70,7 @@ _lazy("_core.ops.typed_storages", """TypedStorage FloatStorage DoubleStorage Hal
 _lazy("_core.runtime.provenance", "provenance")
 _lazy("simulated", "simulate")
 _lazy("trace", "trace_model Progress")
+_lazy("nn.functional.recurrent_stacks", "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
 _lazy("_core.compile.captured", "capture")
 _lazy("_core.compile.compiled", "compile")
 _lazy("_core.compile.explain", "explain")

@@ -260,6 +260,14 @@ from .nn.functional.by_number import margin_ranking_loss as margin_ranking_loss
 from .nn.functional.by_number import poisson_nll_loss as poisson_nll_loss
 from .nn.functional.by_number import triplet_margin_loss as triplet_margin_loss
 from .nn.functional.grouped import _grouped_mm as _grouped_mm
+from .nn.functional.recurrent_stacks import gru as gru
+from .nn.functional.recurrent_stacks import gru_cell as gru_cell
+from .nn.functional.recurrent_stacks import lstm as lstm
+from .nn.functional.recurrent_stacks import lstm_cell as lstm_cell
+from .nn.functional.recurrent_stacks import rnn_relu as rnn_relu
+from .nn.functional.recurrent_stacks import rnn_relu_cell as rnn_relu_cell
+from .nn.functional.recurrent_stacks import rnn_tanh as rnn_tanh
+from .nn.functional.recurrent_stacks import rnn_tanh_cell as rnn_tanh_cell
 from .random import Generator as Generator
 from .random import default_generator as default_generator
 from .random import get_rng_state as get_rng_state

@@ -6,13 +6,10 @@ import math
 from typing import Any
 
 from .._core import ops
-from .._core.engine.fields import has
-from .._core.engine.operation import Operation
 from .._core.errors import warn
 from .._core.ops import autocast
-from . import functional as F
 from . import init
-from .functional.recurrent import STEPS, layer
+from .functional.recurrent_stacks import CELLS, stacked
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
@@ -168,18 +165,8 @@ class RNNBase(Module):
 
     def _run(self, x: Any, sizes: list[int] | None, states: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         directions = 2 if self.bidirectional else 1
-        ends: list[tuple[Any, ...]] = []
-        for level in range(self.num_layers):
-            outs = []
-            for direction in range(directions):
-                i = level * directions + direction
-                out, end = layer(self.mode, x, sizes, tuple(s[i] for s in states), self._weights(i), direction == 1)
-                outs.append(out)
-                ends.append(end)
-            x = outs[0] if directions == 1 else ops.cat(outs, -1)
-            if self.dropout > 0 and self.training and level < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, True)
-        return x, tuple(ops.stack(list(s)) for s in zip(*ends))
+        weights = [self._weights(i) for i in range(self.num_layers * directions)]
+        return stacked(self.mode, x, sizes, states, weights, directions, self.dropout if self.training else 0.0)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -238,16 +225,6 @@ class GRU(RNNBase):
                          device=device, dtype=dtype)
 
 
-def _cell(mode: str) -> Any:
-    def step(input: Any, states: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-        return STEPS[mode](F.linear(input, w_ih, b_ih), states, w_hh, b_hh)
-    return step
-
-
-# one step as autocast's lists name it: all of it in one type
-_CELLS = {mode: Operation(f"{mode.lower()}_cell", _cell(mode)).function for mode in _GATES}
-
-
 class RNNCellBase(Module):
     """One step of a recurrent layer: input (N, input_size) or (input_size), state (N, hidden_size) or (hidden_size)."""
 
@@ -291,7 +268,7 @@ class RNNCellBase(Module):
         if states is None:
             zero = ops.zeros((*input.shape[:-1], self.hidden_size), dtype=input.dtype, device=input.device)
             states = (zero,) * count
-        return _CELLS[self.mode](input, states, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return CELLS[self.mode](input, states, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -341,5 +318,3 @@ class GRUCell(RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         return self._step(input, hx, 1)[0]
-
-has("gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell", autocast="cuda lower")
