@@ -101,10 +101,7 @@ class Watched:
         stood = tuple([example.argument(v, least if least.__class__ is int else least[i] if i < len(least) else 0, least.__class__ is int)
                        for i, v in enumerate(values)])
         pattern = [values[i] for i in passed]
-        if any(type(v) in (tuple, list) and any(isinstance(x, Tensor) for x in v) and not all(isinstance(x, Tensor) for x in v) for v in pattern):
-            raise NoTrace("tensors among others in a list")
-        self.roles = "".join(["t" * len(v) if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else "t" if isinstance(v, Tensor) else "x"
-                              for v in pattern])
+        self.roles = "".join(["t" * len(_listed(v)) or ("t" if isinstance(v, Tensor) else "x") for v in pattern])
         if len(example.operands) != len(operands):
             raise NoTrace("operands elsewhere")
         self.fresh = fresh = Fresh()
@@ -130,12 +127,13 @@ def with_operands(values: Values, operands: Any) -> Values:
 
 
 def flat(values: Values, passed: Sequence[int]) -> list[Any]:
-    """What the builtin is given: tensors in lists one by one."""
-    found: list[Any] = []
-    for i in passed:
-        v = values[i]
-        found += v if type(v) in (tuple, list) and v and isinstance(v[0], Tensor) else [v]
-    return found
+    """What the builtin is given: of lists that hold tensors those one by one."""
+    return [x for i in passed for x in _listed(values[i]) or [values[i]]]
+
+
+def _listed(v: Any) -> list[Tensor]:
+    """The tensors that a list or tuple holds."""
+    return [x for x in v if isinstance(x, Tensor)] if type(v) in (tuple, list) else []
 
 
 def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: Fresh, trace: Trace | None) -> tuple[list[Any], Any, list[int]]:

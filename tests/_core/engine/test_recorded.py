@@ -26,7 +26,7 @@ def numbers(*shape: int) -> fl.Tensor:
     return fl.arange(int(np.prod(shape)), dtype=fl.float32).reshape(shape) * 37 % 101 / 25 - 2
 
 
-W, B = numbers(16, 16).requires_grad_(), numbers(16).requires_grad_()
+W, B, I = numbers(16, 16).requires_grad_(), numbers(16).requires_grad_(), fl.tensor([0, 5, 2])
 CALLS: dict[str, Callable[[fl.Tensor], Any]] = {
     "reflected": lambda x: 1 / (1 - x),
     "repeat": lambda x: x.repeat(2, 1),
@@ -47,6 +47,7 @@ CALLS: dict[str, Callable[[fl.Tensor], Any]] = {
     "product": lambda x: x * B,
     "sum": lambda x: x.sum(1),
     "norm": lambda x: x.norm(dim=1),
+    "index": lambda x: x[1:, I],
     "gather": lambda x: x.gather(1, fl.ones(len(x), 2, dtype=fl.int64)),
 }
 

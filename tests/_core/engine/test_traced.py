@@ -22,7 +22,7 @@ def numbers(*shape: int) -> fl.Tensor:
     return fl.arange(int(np.prod(shape)), dtype=fl.float32).reshape(shape) * 37 % 101 / 25 - 2
 
 
-W, B = numbers(16, 16), numbers(16)
+W, B, I = numbers(16, 16), numbers(16), fl.tensor([0, 5, 2])
 CALLS: dict[str, Callable[[fl.Tensor], Any]] = {
     "cat": lambda x: fl.cat((x, x[:2])),
     "stack": lambda x: fl.stack((x, x), 1),
@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[fl.Tensor], Any]] = {
     "layer_norm": lambda x: F.layer_norm(x, (16,), B, B),
     "linear": lambda x: F.linear(x, W, B),
     "embedding": lambda x: F.embedding(fl.arange(len(x)), numbers(len(x), 4)),
+    "index": lambda x: (x[:, I], x[1:, I, None], x[..., I]),
     "gather": lambda x: x.gather(1, fl.ones(len(x), 2, dtype=fl.int64)),
     "cross_entropy": lambda x: F.cross_entropy(x, fl.arange(len(x)) % 16),
     "mse_loss": lambda x: F.mse_loss(x, x + 1),

@@ -14,8 +14,8 @@ Which of the sizes is ~0 for the first of them, ~1 for the second.  `flambeau_ki
 layouts elsewhere than on the CPU or of classes of their own, no sizes, or many.  least: from which number on integers are sizes, one for all parts of the
 key and of its tuples; or a tuple of numbers, one for each part (0: none are), whose tuples are sizes where they are integers and nothing else.
 
-`flambeau_unseen(key, least, kinds, fresh, *arguments)` looks the kind up in a dictionary and calls its functions with the sizes and the arguments, those in
-lists and tuples of tensors one by one; in `fresh` is counted how often.  It gives NotImplemented where that was often, or the key stands there with None,
+`flambeau_unseen(key, least, kinds, fresh, *arguments)` looks the kind up in a dictionary and calls its functions with the sizes and the arguments, of
+lists and tuples that hold tensors those one by one; in `fresh` is counted how often.  It gives NotImplemented where that was often, or the key stands there with None,
 and where there is no function for it.
 """
 
@@ -246,16 +246,16 @@ def flambeau_kind(self: ptr, given: ptr, n: i64) -> ptr:
     return made
 
 def listed(o: ptr) -> i64:
-    "How many tensors a list or tuple holds, and nothing else; 0 for any other object."
+    "How many tensors a list or tuple holds; 0 for any other object."
     type = ptr[o + 8]
     if type != PyList_Type and type != PyTuple_Type:
         return 0
-    count = i64[o + 16]
+    found = 0
     items = ptr[o + 24] if type == PyList_Type else o + ITEMS
-    for k in range(count):
-        if PyType_IsSubtype(ptr[ptr[items + 8 * k] + 8], tensor) == 0:
-            return 0
-    return count
+    for k in range(i64[o + 16]):
+        if PyType_IsSubtype(ptr[ptr[items + 8 * k] + 8], tensor) != 0:
+            found += 1
+    return found
 
 def answered(functions: ptr, passed: ptr, count: i64) -> ptr:
     "What the first function gives that has an answer; NotImplemented where none has one, null with an error."
@@ -309,9 +309,10 @@ def flambeau_unseen(self: ptr, given: ptr, n: i64) -> ptr:
             at += 1
         else:
             items = ptr[o + 24] if ptr[o + 8] == PyList_Type else o + ITEMS
-            for i in range(apart):
-                ptr[passed + 8 * at] = ptr[items + 8 * i]
-                at += 1
+            for i in range(i64[o + 16]):
+                if PyType_IsSubtype(ptr[ptr[items + 8 * i] + 8], tensor) != 0:
+                    ptr[passed + 8 * at] = ptr[items + 8 * i]
+                    at += 1
     functions = ptr[found + NATIVE]
     others = ptr[found + RECORDED]
     Py_IncRef(functions)
