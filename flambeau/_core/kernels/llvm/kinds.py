@@ -15,8 +15,8 @@ layouts elsewhere than on the CPU or of classes of their own, no sizes, or many.
 key and of its tuples; or a tuple of numbers, one for each part (0: none are), whose tuples are sizes where they are integers and nothing else.
 
 `flambeau_unseen(key, least, kinds, fresh, *arguments)` looks the kind up in a dictionary and calls its functions with the sizes and the arguments, of
-lists and tuples that hold tensors those one by one; in `fresh` is counted how often.  It gives NotImplemented where that was often, or the key stands there with None,
-and where there is no function for it.
+lists and tuples that hold tensors those one by one; in `fresh` is counted how often.  It gives NotImplemented where that was often, or the key stands there
+with None, and where there is no function for it.
 """
 
 from __future__ import annotations
