@@ -90,7 +90,12 @@ class GradFn:
         return _tensors(unpacked(saved))
 
     def __getattr__(self, name: str) -> Any:
-        """`_saved_x`: what it keeps by PyTorch's name of it.  Raises AttributeError for what it does not keep."""
+        """`_saved_x`: what it keeps by PyTorch's name of it; `variable`: the leaf whose gradient it accumulates, while that lives.  Raises AttributeError for
+        what it does not keep."""
+        if name == "variable" and not self.node[tape.SEQ] and self.node[tape.SAVED] is not None:
+            leaf = self.node[tape.SAVED]()
+            if leaf is not None:
+                return leaf
         if name.startswith("_saved_"):
             node = self.node
             if tape.is_freed(node):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..autograd import inplace, tape
 from ..autograd.mode import _grad
 from ..kernels.specs import Spec
+from ..runtime import capture
 from ..tensor import Meta, Storage, Tensor, alias
 from ..unknowns import NoTrace
 from . import general
@@ -43,16 +44,17 @@ def traced(operation: Operation, values: Values, passed: Sequence[int], operands
             t.store.version = _FIRST + i
             t.node = tape.new(_end, ()) if need else None
     found = Watched(operation, values, passed, operands, least, sizes, prepare)
-    run = _Function(found, needs).function()
+    streams, tried = found.streams()
     ours, theirs = ([copied(t) for t in operands] for _ in range(2))
     for each in (ours, theirs):
         prepare(each)
-    expected = operation.as_they_are(with_operands(values, iter(theirs)))
-    given = run(sizes, *flat(with_operands(values, iter(ours)), passed))
+    with capture.redrawn(streams):
+        expected = operation.as_they_are(with_operands(values, iter(theirs)))
+    given = _Function(found, needs, tried).function()(sizes, *flat(with_operands(values, iter(ours)), passed))
     if given is NotImplemented:
         raise NoTrace("it does not hold for its example")
     _Alike(theirs, ours).hold(expected, given)
-    return run, found.example.trace.stuck > 0
+    return _Function(found, needs).function(), found.example.trace.stuck > 0
 
 
 def _end(node: tape.Node, g: Any) -> Any:
@@ -63,12 +65,13 @@ def _end(node: tape.Node, g: Any) -> Any:
 class _Function(general.Source):
     """The text of a recorded call.
 
-    needs: of each operand, whether it requires grad.
+    needs: of each operand, whether it requires grad.  tried: streams that it draws from, in the place of the generators' (`Watched.script`).
     """
 
-    def __init__(self, found: Watched, needs: Sequence[bool]) -> None:
+    def __init__(self, found: Watched, needs: Sequence[bool], tried: dict[int, Any] | None = None) -> None:
         super().__init__(found.example.trace, len(found.example.numbers))
-        self.script, self.operands, self.found = found.script, found.example.operands, found
+        self.script, self.operands, self.found = found.script(tried), found.example.operands, found
+        self.drawn = bool(self.script.streams) and not tried
         if any(t.store.version != _FIRST + i or t.node is not None and t.node[tape.BACKWARD] is not _end for i, t in enumerate(self.operands)):
             raise NoTrace("an operand is written")
         self.steps, written = self.script.launches(found.taken)
@@ -77,7 +80,8 @@ class _Function(general.Source):
         self.names = [f"a{i}" for i in range(len(self.script.roles))]
         self.of = [self.names[i] for i in self.script.arguments]
         self.needs = needs
-        self.space.update(alias=alias, note_view=inplace.note_view, next_seq=tape.next_seq, anomaly=tape.anomaly, grad_on=_grad.get)
+        self.space.update(alias=alias, note_view=inplace.note_view, next_seq=tape.next_seq, anomaly=tape.anomaly, grad_on=_grad.get,
+                          redrawing=capture.redrawing)
         self.fresh: list[Made] = []
         self._tensors: dict[int, str] = {id(t): name for t, name in zip(self.operands, self.of, strict=True)}
         self._nodes: dict[int, str] = {id(t.node): f"{name}.node" for t, name in zip(self.operands, self.of, strict=True) if t.node is not None}
@@ -101,7 +105,7 @@ class _Function(general.Source):
             self.lines.append(f"n{i} = {text}")
         for name, n in self._histories:
             self.lines.append(f"{name}.node = {self._node(n)}")
-        body = [f"if not grad_on() or anomaly.on or {self._other()}: return NotImplemented"]
+        body = [f"if not grad_on() or anomaly.on or {'redrawing or ' if self.drawn else ''}{self._other()}: return NotImplemented"]
         if self.fresh or self.steps:
             self.space["run"] = CALLS.sized(self.trace, self.sizes, self.script.roles, self.script.blocks(), self.steps, self.fresh, tuple, False)
             body += [f"made = run(sizes, {', '.join(self.names)})", "if made is NotImplemented: return made",

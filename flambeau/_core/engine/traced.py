@@ -12,6 +12,7 @@ body gives, bit by bit.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..autograd.mode import _grad, no_grad
@@ -30,6 +31,7 @@ from .trials import attempted, captured, compare
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..runtime.random_blocks import Block as Random
     from .operation import Operation
 
     Values = tuple[Any, ...]
@@ -75,17 +77,26 @@ def _traced(operation: Operation, values: Values, passed: Sequence[int], operand
     """The builtin of a kind, by an example, and whether it holds for some number of it only."""
     with no_grad():
         found = Watched(operation, values, passed, operands, least, sizes)
-    run = found.script.builtin(found.taken, found.made)
     ours, theirs = ([copied(t) for t in operands] for _ in range(2))
+    streams, tried = found.streams()
     with no_grad():
-        expected = operation.as_they_are(with_operands(values, iter(theirs)))
-        given = run(sizes, *flat(with_operands(values, iter(ours)), passed))
+        with capture.redrawn(streams):
+            expected = operation.as_they_are(with_operands(values, iter(theirs)))
+        given = found.script(tried).builtin(found.taken, found.made)(sizes, *flat(with_operands(values, iter(ours)), passed))
     if given is NotImplemented:
         raise NoTrace("it does not hold for its example")
     compare(expected, given)
     for a, b in zip(theirs, ours, strict=True):
         compare(a, b)
+    run = found.script().builtin(found.taken, found.made)
+    if streams:
+        run = partial(_from_streams, run)
     return run, found.example.trace.stuck > 0
+
+
+def _from_streams(run: Callable[..., Any], *given: Any) -> Any:
+    """A call that draws, unless one is made again with the numbers it had."""
+    return NotImplemented if capture.redrawing else run(*given)
 
 
 class Watched:
@@ -117,7 +128,16 @@ class Watched:
             caches.drop(caches.DRY)
             example.trace.hashes = False
         _agree(_told(self.taken, self.made, example.operands, fresh, example.trace), _told(taken_so, self.made_so, theirs, known, None))
-        self.script = Script(example, fresh, self.roles)
+
+    def script(self, streams: dict[int, Random] | None = None) -> Script:
+        """What it did.  streams: for the addresses of those it was lent, others to draw from than the generators' own."""
+        lent = [s for s in self.taken.steps if isinstance(s, capture.Lent)]
+        return Script(self.example, self.fresh, self.roles, streams or {s.block.address: s.generator.block for s in lent})
+
+    def streams(self) -> tuple[list[Random], dict[int, Random]]:
+        """The streams it was lent as they were before, and for the address of each another copy."""
+        lent = [s for s in self.taken.steps if isinstance(s, capture.Lent)]
+        return [s.begin for s in lent], {s.block.address: s.begin.copy() for s in lent}
 
 
 def with_operands(values: Values, operands: Any) -> Values:
@@ -140,8 +160,11 @@ def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: 
     """What a captured call asked for and gave, with the example's numbers for those that are unknown, as what `_agree` compares: the launches, each with how
     many of its arguments it writes, the result, and how often each operand was written."""
     owner = None if trace is not None else Owner(operands)
+    lent = {s.block.address: k for k, s in enumerate(taken.steps) if isinstance(s, capture.Lent)}
 
     def place(x: Any) -> Any:
+        if x.__class__ is int and x in lent:
+            return "stream", lent[x]
         if x.__class__ is Address:
             if x.number < FIRST_ROOM:
                 return "operand", x.number, value(x.offset)
@@ -163,6 +186,8 @@ def _told(taken: capture.Capture, made: Any, operands: Sequence[Tensor], fresh: 
         return entry.__self__ if sequence.native(entry) else id(entry)
 
     def launch(s: Any) -> Any:
+        if isinstance(s, capture.Lent):
+            return 0, "lent", id(s.generator)
         if not isinstance(s, capture.Launch):
             raise NoTrace(f"a {type(s).__name__}")
         prepared, numbers = s.prepared, s.args
@@ -251,10 +276,13 @@ class _Body(general.Example):
 
 
 class Script:
-    """What a traced body did, as the parts of a builtin."""
+    """What a traced body did, as the parts of a builtin.
 
-    def __init__(self, example: _Body, fresh: Fresh, roles: str) -> None:
-        self.example, self.fresh, self.roles = example, fresh, roles
+    streams: what is drawn from, by the addresses that the body was lent.
+    """
+
+    def __init__(self, example: _Body, fresh: Fresh, roles: str, streams: dict[int, Random]) -> None:
+        self.example, self.fresh, self.roles, self.streams = example, fresh, roles, streams
         self.arguments = [i for i, role in enumerate(roles) if role == "t"]
         self.rooms: list[Any] = []  # of the blocks: a meta of unknown sizes, or so many bytes
         self.kept: dict[int, Meta] = {}  # of blocks in which results lie, the meta of the storage
@@ -303,9 +331,10 @@ class Script:
         steps: list[Any] = []
         written: set[int] = set()
         for s in taken.steps:
-            if not isinstance(s, capture.Launch):
+            if isinstance(s, capture.Launch):
+                steps += self._launch(s, written)
+            elif not isinstance(s, capture.Lent):
                 raise NoTrace(f"a {type(s).__name__}")
-            steps += self._launch(s, written)
         return steps, written
 
     def blocks(self) -> list[Block]:
@@ -324,7 +353,8 @@ class Script:
             at, offset = self.address(count)
             return [launch, sequence.bytes_step(sequence.SAME, at, offset, bytes(8))]
         end = addresses(s)
-        args = [self.place(x) if is_address(x, i, end) else x for i, x in enumerate(s.args)]
+        args = [self.streams[x].address if x.__class__ is int and x in self.streams else self.place(x) if is_address(x, i, end) else x
+                for i, x in enumerate(s.args)]
         for x in args[:prepared.outputs]:
             if not isinstance(x, Place):
                 raise NoTrace("a write to what is nobody's")
@@ -337,7 +367,7 @@ class Script:
         if not sequence.steppable(launch):
             raise NoTrace(f"no machine code for {prepared.name}")
         words, kept = sequence.launch_step(launch, [self.address(x) for x in args])
-        return words, (kept, prepared.keep)  # whose memory its words may hold
+        return words, (kept, prepared.keep, *self.streams.values())  # whose memory its words may hold
 
     def _scratch(self, size: Any) -> Place:
         if isinstance(size, Unknown):

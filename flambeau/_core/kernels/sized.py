@@ -156,7 +156,9 @@ class Program:
             value = ast.literal_eval(node)
         except ValueError:
             return self._of(node)
-        return (self._constant(value & _MASK), False) if value.__class__ is int and -1 << 63 <= value < 1 << 63 else self._literal(value)
+        if value.__class__ is not int:
+            return self._literal(value)
+        return self._constant(min(max(value, -1 << 63), (1 << 63) - 1) & _MASK), False  # no number is as large
 
     def _literal(self, value: Any) -> Number:
         if value.__class__ is float:

@@ -16,7 +16,7 @@ from ..tensor import Meta, Tensor, alias, empty, meta, new
 from .casts import to_dtype
 from .checks import same_device
 from .copies import clone, contiguous
-from .draws import DROPOUT, draw
+from .draws import DROPOUT, filled
 from .elementwise import saved_tensor
 from .memory_format import contiguous_format
 from .table import op
@@ -69,7 +69,7 @@ class _Plan:
         g.counts = True
         g.manual_seed(self.seed).set_offset(self.offset)
         batch, heads, _, length, source = self.sizes[:5]
-        return draw(empty((batch, heads, length, source), like.meta.dtype, like.meta.device), DROPOUT, (self.p,), g)
+        return filled(empty((batch, heads, length, source), like.meta.dtype, like.meta.device), DROPOUT, (self.p,), g)
 
 
 def _is_narrow(t: Tensor) -> bool:

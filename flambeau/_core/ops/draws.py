@@ -23,7 +23,7 @@ from ..kernels.expr import Expr
 from ..kernels.programs import Map
 from ..kernels.specs import Draw
 from ..layout import contiguous_strides, expand_strides
-from ..runtime import dispatch, generators
+from ..runtime import dispatch, generators, versions
 from ..tensor import Meta, Tensor, alias, meta
 from . import launch, thread_draws
 from .checks import same_device
@@ -75,6 +75,17 @@ def draw(t: Tensor, what: Distribution, numbers: tuple[Any, ...] = (), generator
     if t.meta.numel:
         in_order(t, *what.kind(t.meta, *numbers), g, inputs)
     t.store.version += 1
+    return t
+
+
+def filled(t: Tensor, what: Distribution, numbers: tuple[Any, ...] = (), generator: Any = None, inputs: tuple[Tensor, ...] = ()) -> Tensor:
+    """`draw` into a tensor that the call made: it is as new, and so is its version."""
+    return as_new(draw(t, what, numbers, generator, inputs))
+
+
+def as_new(t: Tensor) -> Tensor:
+    """A tensor that the call made and filled."""
+    t.store.version = versions.first()
     return t
 
 

@@ -22,7 +22,7 @@ from . import draws, launch, outputs, thread_draws
 from .checks import may_write, of_kinds, scalar_tensor, values_hold
 from .copies import strides_for
 from .creation import _finish, _options, _shape, counts
-from .draws import draw, generator_of
+from .draws import as_new, draw, filled, generator_of
 from .ranges import _rounded
 from .table import op
 
@@ -63,7 +63,8 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
             d, dev = _options(dtype, device)
             t = empty(_shape(name, size), d, dev)
         of_kinds(_TEXTS[name], t, "fc")
-        return _finish(fill(t, generator), requires_grad, pin_memory)
+        fill(t, generator)
+        return _finish(t if out is not None else as_new(t), requires_grad, pin_memory)
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"A tensor of a size with {'uniform numbers in [0, 1)' if name == 'rand' else 'standard normal numbers'}."
     op(method=False)(make)
@@ -74,7 +75,7 @@ def _sized(name: str, fill: Callable[[Tensor, Any], Tensor]) -> Any:
         t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device),
                   strides_for(m.shape, m.strides, memory_format))
         of_kinds(_TEXTS[name], t, "fc")
-        return _finish(fill(t, generator), requires_grad, pin_memory)
+        return _finish(as_new(fill(t, generator)), requires_grad, pin_memory)
     like.__name__ = like.__qualname__ = name + "_like"
     like.__doc__ = f"`{name}` with the shape, type and device of `input`."
     op(method=False)(like)
@@ -167,7 +168,8 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
     t = outputs.to_fill("randint", out, _shape("randint", (size,))) if out is not None else empty(_shape("randint", (size,)), d, dev)
-    return _finish(_fill_integers(t, low, high, generator), requires_grad, pin_memory)
+    _fill_integers(t, low, high, generator)
+    return _finish(t if out is not None else as_new(t), requires_grad, pin_memory)
 
 
 @op(method=False, batch="draws each", draws_alone=True)
@@ -181,7 +183,7 @@ def randint_like(input: Tensor, low: int | None = None, high: int | None = None,
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     m = input.meta
     t = empty(m.shape, dtype or m.dtype, m.device if device is None else resolve(device), strides_for(m.shape, m.strides, memory_format))
-    return _finish(_fill_integers(t, int(low), int(high), generator), requires_grad, pin_memory)
+    return _finish(as_new(_fill_integers(t, int(low), int(high), generator)), requires_grad, pin_memory)
 
 
 @op(method=False, batch="draws", draws_alone=True, out_type="castable")
@@ -212,7 +214,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     else:
         t = empty(_shape("normal", (size,)), *_options(dtype, device))
     of_kinds(_TEXTS["randn"], t, "fc")
-    return _finish(_fill_normal(t, generator, mean, std), requires_grad, pin_memory)
+    _fill_normal(t, generator, mean, std)
+    return _finish(t if out is not None else as_new(t), requires_grad, pin_memory)
 
 
 # -------------------------------------------------------------------------------------------------------------- in place
@@ -338,10 +341,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
     """1 with the probability each element of `input` gives (or with probability p), else 0."""
     t = empty(input.meta.shape, input.meta.dtype, input.meta.device)
     if p is not None:
-        return _bernoulli_inplace(t, p, generator=generator)
+        return as_new(_bernoulli_inplace(t, p, generator=generator))
     of_kinds("bernoulli_tensor_cpu_self_" if input.meta.dtype.is_complex else "bernoulli_tensor_cpu_p_", input, "f")
     _check_chances(input)
-    made = draw(t, draws.BERNOULLI_EACH, (), generator, (input,))
+    made = filled(t, draws.BERNOULLI_EACH, (), generator, (input,))
     return tape.record(made, _no_slope, (input,), None, "BernoulliBackward0")
 
 
@@ -367,7 +370,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
         none = scalar_tensor(False, input)
         return input.mul_(none) if inplace else input * none
     of_kinds("bernoulli_scalar_cpu_", input, "fuib")
-    mask = draw(new(_preserved(input.meta)), draws.DROPOUT, (p,))
+    mask = filled(new(_preserved(input.meta)), draws.DROPOUT, (p,))
     return input.mul_(mask) if inplace else input * mask
 
 
@@ -378,7 +381,7 @@ def slopes(x: Tensor, lower: float, upper: float) -> Tensor:
     if generator_of(t.meta.device, None).counts:
         drawn: Tensor = _fill_uniform(t, None, lower, upper).masked_fill_(x > 0, 1.0)
         return drawn
-    return draw(t, draws.SLOPES, (lower, upper), None, (x,))
+    return filled(t, draws.SLOPES, (lower, upper), None, (x,))
 
 
 @op(method=False, name="dropout_", batch="draws each")
@@ -394,9 +397,9 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
         from .creation import ones_like
         return input * 1, ones_like(input, dtype=dtypes.bool_)
     if p < 1 and generator_of(input.meta.device, None).by_threads:
-        scaled = draw(new(_preserved(input.meta)), draws.DROPOUT, (p,))
+        scaled = filled(new(_preserved(input.meta)), draws.DROPOUT, (p,))
         return input * scaled, scaled != 0
-    mask = draw(empty(input.meta.shape, dtypes.bool_, input.meta.device), draws.BERNOULLI, (1.0 - p,))
+    mask = filled(empty(input.meta.shape, dtypes.bool_, input.meta.device), draws.BERNOULLI, (1.0 - p,))
     return input * mask * (1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 

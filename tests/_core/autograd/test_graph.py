@@ -352,3 +352,10 @@ def test_a_sum_comes_from_its_two_operands():
         a = x + y
         assert [type(f).__name__ for f, _ in a.grad_fn.next_functions] == ["AccumulateGrad"] * 2
         assert [f is a.grad_fn for f, _ in (a + 5).grad_fn.next_functions] == [True, False]
+
+
+def test_a_leaf_is_known_by_the_node_that_accumulates_its_gradient():
+    x, w = fb.ones(2, requires_grad=True), fb.nn.Parameter(fb.ones(2))
+    nodes = [edge for edge, _ in (x * w).grad_fn.next_functions]
+    assert nodes[0].variable is x and nodes[1].variable is w
+    assert not hasattr((x * w).grad_fn, "variable")

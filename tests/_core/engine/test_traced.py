@@ -101,6 +101,50 @@ def test_versions_and_views_are_those_of_the_body() -> None:
         assert y.is_inference() and fl.cat((x, x)).is_inference() is False
 
 
+DRAWS: dict[str, Callable[[fl.Tensor], Any]] = {
+    "rand": lambda x: fl.rand(len(x)),
+    "randn": lambda x: fl.randn(len(x), 3),
+    "randint": lambda x: fl.randint(0, 9, (len(x),)),
+    "randperm": lambda x: fl.randperm(len(x)),
+    "rand_like": lambda x: fl.rand_like(x),
+    "normal_": lambda x: x.detach().normal_(),
+    "dropout": lambda x: F.dropout(x, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", list(DRAWS))
+@pytest.mark.parametrize("grad", [False, True])
+def test_draws_are_those_of_the_body_and_leave_the_generator_where_it_does(name: str, grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(sizes: range) -> Any:
+        fl.manual_seed(7)
+        given = [numbers(n, 16).requires_grad_(grad) for n in sizes]
+        made = [DRAWS[name](x) for x in given]
+        gradients = [fl.autograd.grad(y.sum(), x)[0].tolist() for x, y in zip(given, made, strict=True) if y.requires_grad]
+        return [values(y.detach()) for y in made], gradients, [y._version for y in made if name != "normal_"], fl.get_rng_state().tolist()
+    caches.forget()
+    drawn(range(40, 48))
+    ours = drawn(range(50, 60))
+    caches.forget()
+    monkeypatch.setattr(general, "kind_of", lambda *_: None)
+    assert drawn(range(50, 60)) == ours and set(ours[2]) <= {0}
+
+
+def test_draws_that_are_made_again_are_given_the_streams_of_then() -> None:
+    from flambeau._core.runtime import capture
+    from flambeau._core.runtime.random_blocks import Block
+    for n in range(40, 50):
+        fl.rand(n)
+    before = fl.get_rng_state()
+    for n in (51, 52):
+        found = []
+        for _ in range(2):
+            with capture.redrawn([Block(5)]):
+                found.append(fl.rand(n))
+        assert fl.equal(*found) and fl.equal(before, fl.get_rng_state())
+        assert not fl.equal(fl.rand(n), found[0])
+        fl.set_rng_state(before)
+
+
 def test_what_asks_for_something_else_where_sizes_are_known_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown number is no int: a body that asks so would do another thing."""
     from flambeau._core.ops import table
