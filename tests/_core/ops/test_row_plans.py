@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau.nn import functional as F
@@ -49,6 +51,17 @@ def test_rows_that_lie_across_against_numpy(name, oracle):
     x, w = make((64, 300)), make((300,))
     made = CALLS[name](torch.from_numpy(np.asfortranarray(x)), torch.from_numpy(w))
     np.testing.assert_allclose(made.numpy(), oracle(x, w), rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.permutations([0, 1, 2]), st.tuples(*[st.integers(1, 70)] * 3), st.integers(0, 2), st.integers(1, 3), st.sampled_from(["softmax", "layer_norm"]))
+def test_rows_of_any_layout_against_numpy(order, shape, axis, step, name):
+    """Permuted and sliced operands, whose rows lie across, side by side or apart."""
+    whole = np.random.default_rng(3).standard_normal((shape[0] * step, *shape[1:]))
+    x = np.moveaxis(whole[::step].transpose(order), axis, -1)
+    w = np.random.default_rng(4).standard_normal(x.shape[-1])
+    made = CALLS[name](torch.from_numpy(whole)[::step].permute(order).movedim(axis, -1), torch.from_numpy(w))
+    np.testing.assert_allclose(made.numpy(), _softmax(x) if name == "softmax" else _layer_norm(x, w), rtol=1e-9, atol=1e-12)
 
 
 def test_groups_of_innermost_channels_give_what_rows_give(device):
