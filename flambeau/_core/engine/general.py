@@ -297,7 +297,7 @@ class Example:
             return kind([self.all(x, number) for x in v])
         if kind is slice:
             return slice(self.all(v.start, number), self.all(v.stop, number), self.all(v.step, number))
-        if kind is layout.Size or kind is dict:
+        if kind is layout.Size or kind is dict and v:
             raise NoTrace("sizes of another kind")
         return v
 

@@ -108,6 +108,7 @@ DRAWS: dict[str, Callable[[fl.Tensor], Any]] = {
     "randperm": lambda x: fl.randperm(len(x)),
     "rand_like": lambda x: fl.rand_like(x),
     "normal_": lambda x: x.detach().normal_(),
+    "uniform_": lambda x: x.detach().uniform_(-1, 2),
     "dropout": lambda x: F.dropout(x, 0.3),
 }
 
@@ -120,7 +121,7 @@ def test_draws_are_those_of_the_body_and_leave_the_generator_where_it_does(name:
         given = [numbers(n, 16).requires_grad_(grad) for n in sizes]
         made = [DRAWS[name](x) for x in given]
         gradients = [fl.autograd.grad(y.sum(), x)[0].tolist() for x, y in zip(given, made, strict=True) if y.requires_grad]
-        return [values(y.detach()) for y in made], gradients, [y._version for y in made if name != "normal_"], fl.get_rng_state().tolist()
+        return [values(y.detach()) for y in made], gradients, [y._version for y in made if not name.endswith("_")], fl.get_rng_state().tolist()
     caches.forget()
     drawn(range(40, 48))
     ours = drawn(range(50, 60))
