@@ -106,15 +106,15 @@ class Module:
 
 
 class Loop:
-    """A loop in the making: `i` (i64), `vars` (values carried in), `next` (to be set to the values carried on).
+    """A loop in the making: `i` (i64), `vars` (values carried in), `next` (to be set to the values carried on), `step` (i64).
 
     After the loop, `vars` hold the final values.
     """
 
-    __slots__ = ("i", "vars", "next")
+    __slots__ = ("i", "vars", "next", "step")
 
-    def __init__(self, i: str, carried: list[str]) -> None:
-        self.i, self.vars, self.next = i, carried, list(carried)
+    def __init__(self, i: str, carried: list[str], step: str) -> None:
+        self.i, self.vars, self.next, self.step = i, carried, list(carried), step
 
 
 class Emitter:
@@ -180,7 +180,8 @@ class Emitter:
     @contextmanager
     def loop(self, begin: str, end: str, step: str = "1", carried: list[tuple[str, str]] | None = None
              ) -> Iterator[Loop]:
-        """``for i = begin; i < end; i += step`` (signed) with `carried` values as (type, initial value)."""
+        """``for i = begin; i < end; i += step`` (signed) with `carried` values as (type, initial value).  The loop's `step` may be another when its body is
+        done."""
         carried = carried or []
         head, body, done = self.label("head"), self.label("body"), self.label("done")
         before = self.current
@@ -192,9 +193,9 @@ class Emitter:
         more = self.op(f"icmp slt i64 {names[0]}, {end}")
         self.branch(more, body, done)
         self.start(body)
-        state = Loop(names[0], names[1:])
+        state = Loop(names[0], names[1:], step)
         yield state
-        following = self.op(f"add nsw i64 {names[0]}, {step}")
+        following = self.op(f"add nsw i64 {names[0]}, {state.step}")
         last = self.current
         self.jump(head)
         values = [("i64", begin, following)] + [(t, v, n) for (t, v), n in zip(carried, state.next, strict=True)]

@@ -39,7 +39,8 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     dense = dense_of(program, domain, strides)
     if dense is not None:
         n, sizes = dense.elements, dense.sizes
-        return Plan(("flat", ("1",) * len(sizes), dense.streams, (), 0, ()), (NAME,), [(NAME, n, dense.chunk)], [n, 1, n, 0, *sizes], parallel=dense.parallel)
+        key = ("flat", ("1",) * len(sizes), dense.streams, (), 0, (), False)
+        return Plan(key, (NAME,), [(NAME, n, dense.chunk)], [n, 1, n, 0, *sizes], parallel=dense.parallel)
     loops = ByVectors(program, domain, strides)
     spread = spread_of(program, loops)
     if spread is not None:
@@ -47,7 +48,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     if loops.across is not None:
         return tiles.plan(loops, loops.across)
     key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0,
-           () if spread is None else (spread.times, spread.moves))
+           () if spread is None else (spread.times, spread.moves), loops.segments > 1)
     inner = loops.inner
     params = [inner.size, loops.segments, loops.length, len(loops.outer), *inner.strides, *([] if spread is None else spread.shifts)]
     for a in loops.outer:
@@ -77,7 +78,7 @@ def write(program: Map, key: tuple[Any, ...]) -> str:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
-        self.form, self.classes, self.streams, self.coords, self.rank, short = key
+        self.form, self.classes, self.streams, self.coords, self.rank, short, self.cut = key  # cut: rows are several units
         self.numbers = len(program.outs) + len(program.inputs)  # the first number's slot
         sources: list[int] = list(range(self.numbers))
         if short:
@@ -141,35 +142,53 @@ class _Kernel:
     def rows(self, odometer: bool) -> None:
         em, n = self.em, len(self.types)
         steps = self._inner_strides()
-        inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS)
+        inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS) if self.cut else "1"
         length, outer = em.word("%block", WORD_LENGTH), em.word("%block", WORD_OUTER)
         tables = em.at("%block", str(8 * self.tables))
         aligned = self._aligned()
-        row = em.op(f"sdiv i64 %begin, {segments}")
-        segment = em.sub("%begin", em.mul(row, segments))
-        if odometer:
+        row, segment = "%begin", "0"
+        if self.cut:
+            row = em.op(f"sdiv i64 %begin, {segments}")
+            segment = em.sub("%begin", em.mul(row, segments))
+        outer_steps = [em.word(tables, 1 + k) for k in range(n)]
+
+        def run(units: str, number: str, s: str, starts: list[str], counter: str | None) -> None:
+            """Units one behind the other along the innermost of the outer axes, from its place `number` and the row's part `s` on."""
+            with em.loop("0", units, carried=[*[("i64", offset) for offset in starts], *([("i64", number), ("i64", s)] if self.cut else [])]) as loop:
+                offsets = loop.vars[:n]
+                r, part = loop.vars[n:] if self.cut else (em.add(number, loop.i), "0")
+                at = [em.at(p, offset) for p, offset in zip(self.pointers, offsets, strict=True)]
+                places = {k: r if k == 1 or counter is None else em.word(counter, k - 1) for _, k in self.coords if k}
+                if self.cut:
+                    first = em.mul(part, length)
+                    self.either(aligned, at, steps, first, em.smaller(em.add(first, length), inner), places)
+                    following = em.add(part, "1")
+                    ends = em.op(f"icmp eq i64 {following}, {segments}")
+                    moved = [em.op(f"select i1 {ends}, i64 {step}, i64 0") for step in outer_steps]
+                    place = [em.add(r, em.op(f"zext i1 {ends} to i64")), em.op(f"select i1 {ends}, i64 0, i64 {following}")]
+                else:  # most rows: short ones must cost little
+                    self.either(aligned, at, steps, "0", inner, places)
+                    moved, place = outer_steps, []
+                loop.next = [*[em.add(offset, step) for offset, step in zip(offsets, moved, strict=True)], *place]
+        if not odometer:
+            run(em.sub("%end", "%begin"), row, segment, [em.mul(row, step) for step in outer_steps], None)
+        else:
             counter = em.op(f"alloca i64, i64 {outer}, align 8", "a")
             offsets = em.op(f"alloca [{n} x i64], align 8", "a")
             self._set_odometer(counter, offsets, tables, outer, row)
-        else:
-            outer_steps = [em.word(tables, 1 + k) for k in range(n)]
-        with em.loop("%begin", "%end", carried=[("i64", row), ("i64", segment)]) as loop:
-            r, s = loop.vars
-            if odometer:
-                at = [em.at(p, em.word(offsets, k)) for k, p in enumerate(self.pointers)]
-                places = {k: em.word(counter, k - 1) for _, k in self.coords if k}
-            else:
-                at = [em.at(p, em.mul(r, outer_steps[k])) for k, p in enumerate(self.pointers)]
-                places = {k: r for _, k in self.coords if k}
-            first = em.mul(s, length)
-            self.either(aligned, at, steps, first, em.smaller(em.add(first, length), inner), places)
-            following = em.add(s, "1")
-            ends = em.op(f"icmp eq i64 {following}, {segments}")
-            if odometer:
-                with em.only_if(ends):
-                    self._advance(counter, offsets, tables, outer)
-            loop.next = [em.add(r, em.op(f"zext i1 {ends} to i64")),
-                         em.op(f"select i1 {ends}, i64 0, i64 {following}")]
+            size = em.word(tables, 0)
+            with em.loop("%begin", "%end", carried=[("i64", segment)]) as loop:
+                digit, starts = em.word(counter, 0), [em.word(offsets, k) for k in range(n)]
+                left = em.sub(size, digit)
+                loop.step = em.smaller(em.sub("%end", loop.i), em.sub(em.mul(left, segments), loop.vars[0]))
+                run(loop.step, digit, loop.vars[0], starts, counter)
+                # the last place along that axis, from which the odometer counts on
+                far = em.sub(left, "1")
+                em.line(f"store i64 {em.sub(size, '1')}, ptr {counter}, align 8")
+                for k, step in enumerate(outer_steps):
+                    em.line(f"store i64 {em.add(starts[k], em.mul(far, step))}, ptr {em.at(offsets, str(8 * k))}, align 8")
+                self._advance(counter, offsets, tables, outer)
+                loop.next = ["0"]
         if self.streams:
             em.fence_streams()
 
