@@ -2,8 +2,8 @@
 
 The body is carried out on tensors of unknown sizes, of which there is no memory, while a capture notes what it launches and keeps it from being done.  Sizes
 and addresses go through its Python as unknown numbers (`unknowns`) and as addresses of which nothing can be read; what it allocates is such an address
-too.  The launches, with the conditions that sizes must meet, become one builtin in machine code (`Calls.sized`).  What follows from values, what
-is drawn, and what Python writes or warns of is left to the body.
+too.  The launches, with the conditions that sizes must meet, become one builtin in machine code (`Calls.sized`), which draws from the generators' own
+streams.  What follows from values, and what Python writes or warns of, is left to the body.
 
 An unknown number is no int: code that asks so takes another turn than with the number itself.  So the body is watched a second time, on operands whose sizes
 are known, and must ask for the same, word by word, before anything is launched; then what the builtin gives for the example is held against what the
