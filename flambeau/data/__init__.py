@@ -14,6 +14,7 @@ from .dataset import (
     random_split,
 )
 from .loader import DataLoader
+from .pipes import IterDataPipe, MapDataPipe, functional_datapipe
 from .prefetch import prefetch
 from .sampler import (
     BatchSampler,
@@ -28,7 +29,7 @@ from .workers import WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "WorkerInfo", "default_collate", "default_convert", "get_worker_info", "prefetch",
+    "IterDataPipe", "MapDataPipe", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "WorkerInfo", "default_collate", "default_convert", "functional_datapipe", "get_worker_info", "prefetch",
     "random_split",
 ]
