@@ -6,42 +6,74 @@ A plain tensor pays nothing for it; see `interop.overriding`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ._core.engine import interpreters
 from ._core.runtime.asking import of_program
 from ._core.tensor import Tensor
-from .interop.overriding import ask, enabled, known_as, overloaded, overrides
+from .interop.overriding import DisableTorchFunctionSubclass, ask, enabled, known_as, overloaded, overrides
 
 if TYPE_CHECKING:
     from ._core.engine.operation import Operation
 
-__all__ = ["TorchFunctionMode", "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
-           "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
+__all__ = ["TorchFunctionMode", "enable_reentrant_dispatch",
+           "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions", "get_testing_overrides",
+           "handle_torch_function", "has_torch_function", "is_tensor_like", "is_tensor_method_or_property", "redispatch_function", "resolve_name",
            "wrap_torch_function"]
+
+
+_skips: ContextVar[bool] = ContextVar("skips", default=False)  # the next question of a function is answered with no: see `redispatch_function`
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether one of the arguments has a `__torch_function__` of its own to ask."""
+    if _skips.get():
+        _skips.set(False)
+        return False
     return bool(overloaded(relevant_args))
 
 
 def has_torch_function_unary(obj: Any) -> bool:
     """`has_torch_function` of one argument."""
-    return bool(overloaded((obj,)))
+    return has_torch_function((obj,))
 
 
 def has_torch_function_variadic(*args: Any) -> bool:
     """`has_torch_function` of these arguments."""
-    return bool(overloaded(args))
+    return has_torch_function(args)
 
 
 def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
     """Asks the `__torch_function__` of the arguments in turn, subclasses first.  Raises TypeError when none answers."""
     return ask(public_api, overloaded(relevant_args), args, kwargs)
+
+
+def redispatch_function(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """Calls a function that `__torch_function__` was asked about: itself, not asking once more.  Of a function of Python's, which asks by
+    `has_torch_function`, what it calls is asked about again; an operation works on the tensors as they are, and gives plain ones."""
+    if hasattr(func, "__operation__") or is_tensor_method_or_property(func):
+        with DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+    before = _skips.set(True)
+    try:
+        return func(*args, **(kwargs or {}))
+    finally:
+        _skips.reset(before)
+
+
+@contextlib.contextmanager
+def enable_reentrant_dispatch() -> Iterator[None]:
+    """A block in which classes are asked again, within one in which they are not."""
+    token = enabled.set(True)
+    try:
+        yield
+    finally:
+        enabled.reset(token)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -40,6 +40,11 @@ def set_rng_state(new_state: Any) -> None:
     default_generator.set_state(new_state)
 
 
+def thread_safe_generator() -> Generator | None:
+    """The generator of this thread where it is a loader's worker, else None: workers are processes here, each with generators of its own."""
+    return None
+
+
 def set_stream(name: str) -> None:
     """Chooses where random numbers come from; `get_stream` tells.
 
@@ -73,4 +78,4 @@ def fork_rng(devices: Any = None, enabled: bool = True, **ignored: Any) -> Itera
 
 
 __all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "get_stream", "initial_seed", "manual_seed", "seed", "set_rng_state",
-           "set_stream"]
+           "set_stream", "thread_safe_generator"]

@@ -18,7 +18,64 @@ class emit_nvtx(contextlib.nullcontext[None]):
             raise NotImplementedError("emit_nvtx: operations are not ranges for NVIDIA's profilers here; mark your own with cuda.nvtx.range_push")
 
 
-__all__ = ["emit_nvtx", "EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
+class emit_itt(contextlib.nullcontext[None]):
+    """A block whose operations would be ranges for Intel's VTune.  Raises NotImplementedError unless it is not `enabled`."""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        super().__init__()
+        if enabled:
+            raise NotImplementedError("emit_itt: there is no library of Intel's ITT here; torch.profiler and flambeau.trace look on")
+
+
+def load_nvprof(path: Any) -> Any:
+    """Raises NotImplementedError: files of nvprof are not read."""
+    raise NotImplementedError("load_nvprof: files of nvprof are not read here; torch.profiler and flambeau.trace take calls down themselves")
+
+
+class EnforceUnique:
+    """Keys that may come once."""
+
+    def __init__(self) -> None:
+        self._seen: set[Any] = set()
+
+    def see(self, *key: Any) -> None:
+        """Raises RuntimeError for a key that has come before."""
+        if key in self._seen:
+            raise RuntimeError("duplicate key: " + str(key))
+        self._seen.add(key)
+
+
+class KinetoStepTracker:
+    """How many steps the program has done, of those who count them: the most that one has counted, by which a step counts once."""
+
+    _current_step = 0
+    _steps: dict[str, int] = {}
+
+    @classmethod
+    def init_step_count(cls, requester: str) -> None:
+        """Begins a count from the steps there are."""
+        cls._steps[requester] = cls._current_step
+
+    @classmethod
+    def erase_step_count(cls, requester: str) -> bool:
+        """Ends a count; whether there was one."""
+        return cls._steps.pop(requester, None) is not None
+
+    @classmethod
+    def increment_step(cls, requester: str) -> int:
+        """One more step of one count.  Gives the steps there are."""
+        cls._steps[requester] = cls._steps.get(requester, cls._current_step) + 1
+        cls._current_step = max(cls._current_step, *cls._steps.values())
+        return cls._current_step
+
+    @classmethod
+    def current_step(cls) -> int:
+        """The steps there are."""
+        return cls._current_step
+
+
+__all__ = ["EnforceUnique", "KinetoStepTracker", "emit_itt", "load_nvprof", "emit_nvtx",
+           "EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
 
 
 class profile(_profile):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+from .._core.tensor import Tensor
 from ..nn.utils.stateless import _functional_call
 from .derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from .mapping import vmap
 
 _vmap = vmap  # by the name of torch._vmap_internals
 
-__all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "replace_all_batch_norm_modules_",
+__all__ = ["debug_unwrap", "functional_call", "functionalize",
+           "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "replace_all_batch_norm_modules_",
            "stack_module_state", "vjp", "vmap"]
 
 
@@ -71,3 +74,33 @@ def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         made = stack(each).detach()
         stacked[name] = made.requires_grad_(any(p.requires_grad for p in each)) if made.meta.dtype.kind in "fc" else made
     return stacked, {name: stack([b[name] for b in buffers]) for name in buffers[0]}
+
+
+def functionalize(func: Any, *, remove: str = "mutations") -> Any:
+    """The function itself, as far as callers can tell: what writes in place is carried out as it is, and what it gives and changes is the same.
+
+    Raises RuntimeError for another `remove` than "mutations" and "mutations_and_views".
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(f"functionalize(f, remove='mutations'): received invalid argument for remove={remove}. Valid options are:\n     "
+                           "remove='mutations': all inplace and out= operators will be removed from the program.\n     "
+                           "remove='mutations_and_views': In addition to the above, all aliasing operators will be removed from the program.")
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+    return call
+
+
+def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
+    """The whole batch that a tensor under `vmap` is an example of, within several the outermost, or one level up without `recurse`: for a debugger to
+    show.  Any other tensor is given back.  Raises TypeError for what is no tensor."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"debug_unwrap(): expected a Tensor, got {type(tensor).__name__}")
+    from .batching import Batched
+    found: Any = tensor
+    while isinstance(found, Batched):
+        found = found.value
+        if not recurse:
+            break
+    return found

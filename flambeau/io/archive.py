@@ -14,6 +14,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any
 
 from .._core.errors import FileFormatError
+from .options import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ class Writer:
         data = memoryview(data).cast("B") if len(data) else memoryview(b"")
         size, start = len(data), self._at
         path = f"{self._folder}/{name}".encode()
-        check = zlib.crc32(data)
+        check = zlib.crc32(data) if chosen.crc32 else 0
         wide = struct.pack("<2H2Q", 1, 16, size, size) if size >= _FULL else b""
         short = _FULL if wide else size
         padding = -(start + _LOCAL.size + len(path) + len(wide) + 4) % ALIGNMENT

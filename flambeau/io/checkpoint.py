@@ -22,7 +22,7 @@ from .._core.ops.storages import UntypedStorage, host_bytes
 from .._core.ops.typed_storages import TypedStorage
 from .._core.runtime.device import device as Device
 from .._core.tensor import meta, wrap
-from . import archive, names, pickler, safe
+from . import archive, names, options, pickler, safe
 from .files import replacing
 from .map_location import placer
 from .rebuild import brief
@@ -192,14 +192,14 @@ class Shelf:
     def __init__(self, records: archive.Reader | legacy.Records, place: Placer, path: Any) -> None:
         self.records, self.place = records, place
         self.made: dict[str, UntypedStorage] = {}
-        order = records.read("byteorder") if "byteorder" in records.records and records.records["byteorder"][1] <= 8 else b"little"
+        order = records.read("byteorder") if "byteorder" in records.records and records.records["byteorder"][1] <= 8 else options.byte_order(sys.byteorder)
         if order not in (b"little", b"big"):
             raise records.fail("its byte order is neither little nor big")
         self.swapped = order.decode() != sys.byteorder
         self.mapped: Any = None
         if path is not None:
             from .._core.drivers.files import mapped
-            self.mapped = mapped(path)
+            self.mapped = mapped(path, options.is_shared())
 
     def storage(self, pid: Any) -> Any:
         """The storage of ('storage', type, number, place, number of elements).  Raises FileFormatError for any other id."""

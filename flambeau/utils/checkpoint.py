@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -18,6 +18,7 @@ from .._core import ops
 from .._core.autograd import saved, tape
 from .._core.autograd.function import Function
 from .._core.autograd.functions import backward as run_backward
+from .._core.errors import warn
 from .._core.tensor import Tensor
 from ..amp.autocast import inside, regions
 from ..autograd import enable_grad, is_grad_enabled, no_grad
@@ -208,6 +209,48 @@ class _Again(Function):
         return (None, None, None, None, *(a.grad if isinstance(a, Tensor) else None for a in args))
 
 
+class CheckpointFunction(Function):
+    """What `checkpoint(use_reentrant=True)` applies, for programs that apply it themselves: of the function, whether to keep the random state, and the
+    function's arguments."""
+
+    @staticmethod
+    def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
+        check_backward_validity(args)
+        return _Again.forward(ctx, run_function, {}, preserve_rng_state, None, *args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (None, None, *_Again.backward(ctx, *grads)[4:])
+
+
+def check_backward_validity(inputs: Iterable[Any]) -> None:
+    """Warns where no tensor among these requires grad: what is made of them by a part that is one operation has no gradient."""
+    if not any(x.requires_grad for x in inputs if isinstance(x, Tensor)):
+        warn("None of the inputs have requires_grad=True. Gradients will be None")
+
+
+def noop_context_fn() -> tuple[Any, Any]:
+    """Two contexts that change nothing, as `checkpoint` has them without a `context_fn`."""
+    return nullcontext(), nullcontext()
+
+
+class DefaultDeviceType:
+    """The kind of device whose random state would be kept where no argument tells one: remembered, as the states of all are kept here."""
+
+    _default_device_type: str | None = None
+
+    @staticmethod
+    def set_device_type(device: str = "cuda") -> None:
+        """Remembers a kind."""
+        DefaultDeviceType._default_device_type = device
+
+    @staticmethod
+    def get_device_type() -> str:
+        """What was set; else "cuda" where there is a GPU, or "cpu"."""
+        from .. import cuda
+        return DefaultDeviceType._default_device_type or ("cuda" if cuda.is_available() else "cpu")
+
+
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Values whose tensors are leaves of their own, on the same memory, that require grad where the tensors do.  Raises RuntimeError for anything but a
     tuple."""
@@ -319,3 +362,16 @@ class set_checkpoint_early_stop:
     def __exit__(self, *exc: object) -> None:
         global _early_stop
         _early_stop = self._before
+
+
+class set_checkpoint_debug_enabled:
+    """Accepted as a block: an error of a part that saved other tensors tells which, always."""
+
+    def __init__(self, enabled: bool | None) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        return None

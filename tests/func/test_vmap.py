@@ -213,3 +213,33 @@ def test_levels_by_number():
     finally:
         assert core._vmap_decrement_nesting() == 1
     assert core.maybe_get_level(x) == -1 and core.get_unwrapped(x) is x
+
+
+def test_a_debugger_sees_the_whole_batch() -> None:
+    x, seen = torch.arange(6.0).reshape(2, 3), []
+
+    def f(row):
+        seen.append(torch.func.debug_unwrap(row).tolist())
+
+        def g(y):
+            seen.extend([torch.func.debug_unwrap(y).shape, torch.func.debug_unwrap(y, recurse=False).shape])
+            return y
+        return vmap(g)(row)
+    vmap(f)(x)
+    assert seen[0] == x.tolist() and torch.func.debug_unwrap(x) is x
+    assert seen[1] == (3, 2) or seen[1] == (2, 3)
+    assert seen[2] == (3,)
+    with pytest.raises(TypeError):
+        torch.func.debug_unwrap(3)
+
+
+def test_a_functionalized_function_does_the_same() -> None:
+    def f(x):
+        y = x * 2
+        y.add_(1)
+        return x.add_(y)
+    x = torch.ones(2)
+    assert torch.func.functionalize(f, remove="mutations_and_views")(x) is x and x.tolist() == [4, 4]
+    assert torch.func.functionalize(f).__name__ == "f"
+    with pytest.raises(RuntimeError, match="invalid argument for remove"):
+        torch.func.functionalize(f, remove="all")

@@ -354,3 +354,28 @@ def test_a_container_given_as_out_is_asked():
     assert fb.sum(out, 0, out=total) is total and total.x.tolist() == [1, 1]
     with pytest.raises(TypeError, match="argument 'out' must be Tensor, not str"):
         fb.stack([fb.ones(2)], 0, out="x")
+
+
+def test_one_level_is_skipped() -> None:
+    told = []
+
+    class Told(fb.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append(func.__name__)
+            return overrides.redispatch_function(func, types, args, kwargs)
+
+    def scaled(a, b):
+        if overrides.has_torch_function((a, b)):
+            return overrides.handle_torch_function(scaled, (a, b), a, b)
+        return a * b + 1
+    a, b = fb.tensor([3.0]).as_subclass(Told), fb.tensor([4.0])
+    assert scaled(a, b).tolist() == [13.0]
+    assert told[0] == "scaled" and "mul" in told[1] and len(told) == 2
+    with fb._C.DisableTorchFunctionSubclass():
+        told.clear()
+        a + b
+        assert not told
+        with overrides.enable_reentrant_dispatch():
+            a + b
+    assert len(told) == 1

@@ -214,3 +214,29 @@ def test_the_older_profiler_tells_the_calls_as_a_list_and_as_text():
     with autograd.profiler.profile(enabled=False) as p:
         run(x)
     assert not p.function_events
+
+
+def test_older_names_of_the_profilers() -> None:
+    from flambeau.autograd import profiler
+    assert torch.profiler.DeviceType.CUDA.value == 1 and torch.profiler.DeviceType["PrivateUse1"].value == 20
+    with pytest.raises(NotImplementedError, match="ITT"):
+        profiler.emit_itt()
+    with profiler.emit_itt(enabled=False):
+        pass
+    with pytest.raises(NotImplementedError, match="nvprof"):
+        profiler.load_nvprof("trace")
+    keys = profiler.EnforceUnique()
+    keys.see(1, 2)
+    keys.see(1)
+    with pytest.raises(RuntimeError, match=r"duplicate key: \(1, 2\)"):
+        keys.see(1, 2)
+
+
+def test_steps_that_several_count_are_counted_once() -> None:
+    steps = torch.autograd.profiler.KinetoStepTracker
+    start = steps.current_step()
+    steps.init_step_count("a")
+    steps.init_step_count("b")
+    assert [steps.increment_step(who) - start for who in "abab"] == [1, 1, 2, 2]
+    assert steps.erase_step_count("a") and not steps.erase_step_count("a") and steps.erase_step_count("b")
+    assert steps.increment_step("c") == steps.current_step() == start + 3 and steps.erase_step_count("c")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import flambeau
@@ -243,3 +245,26 @@ def test_contexts_of_a_policy_change_no_gradient():
     assert len(create_selective_checkpoint_contexts([flambeau.mm])) == 2 and SelectiveCheckpointContext(is_recompute=True).is_recompute
     with pytest.raises(TypeError, match="policy_fn_or_list"):
         create_selective_checkpoint_contexts(3)
+
+
+def test_a_part_applied_by_hand() -> None:
+    from flambeau.utils import checkpoint as c
+    x, w = flambeau.tensor([2.0, 3.0], requires_grad=True), flambeau.tensor([5.0], requires_grad=True)
+    runs = []
+
+    def part(x: Any, n: int) -> Any:
+        runs.append(1)
+        return x * x * w * n
+    c.CheckpointFunction.apply(part, True, x, 2).sum().backward()
+    assert len(runs) == 2 and x.grad is not None and x.grad.tolist() == [40.0, 60.0] and w.grad is not None and w.grad.tolist() == [26.0]
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        c.check_backward_validity([flambeau.ones(1), 3])
+    c.check_backward_validity([x, flambeau.ones(1)])
+    with c.noop_context_fn()[0], c.noop_context_fn()[1], c.set_checkpoint_debug_enabled(True):
+        pass
+    try:
+        c.DefaultDeviceType.set_device_type("meta")
+        assert c.DefaultDeviceType.get_device_type() == "meta"
+    finally:
+        c.DefaultDeviceType._default_device_type = None
+    assert c.DefaultDeviceType.get_device_type() == ("cuda" if flambeau.cuda.is_available() else "cpu")

@@ -210,3 +210,9 @@ def test_private_names_that_libraries_write() -> None:
     torch.save({"x": torch.arange(3)}, file)
     assert _load_from_bytes(file.getvalue())["x"].tolist() == [0, 1, 2]
     assert p._cdata == p._cdata != p.detach()._cdata
+
+
+def test_devices_by_the_numbers_of_dlpack() -> None:
+    from flambeau.utils.dlpack import DLDeviceType
+    assert torch.ones(1).__dlpack_device__()[0] == DLDeviceType.kDLCPU and DLDeviceType(2) is DLDeviceType.kDLCUDA and len(DLDeviceType) == 15
+    assert torch.version.rocm is None and torch.random.thread_safe_generator() is None

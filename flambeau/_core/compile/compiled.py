@@ -181,7 +181,8 @@ class Compiled:
 
 
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
+BACKENDS = ("inductor", "eager", "aot_eager", "cudagraphs", "onnxrt", "openxla", "tvm")
+default_backend: Any = None  # what `compiler.set_default_backend` was told
 
 
 def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, backend: Any = None, mode: str | None = None,  # noqa: A001
@@ -195,12 +196,13 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, 
     or with `disable`, `model` is given back.
     Raises AssertionError for what cannot be called, RuntimeError for an unknown mode or backend, and for both a mode and options.
     """
+    backend = default_backend if backend is None else backend
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if mode is not None and mode not in _MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    if backend is not None and not callable(backend) and backend not in _BACKENDS:
-        raise RuntimeError(f"Invalid backend: {backend!r}, known are {', '.join(_BACKENDS)}, and functions")
+    if backend is not None and not callable(backend) and backend not in BACKENDS:
+        raise RuntimeError(f"Invalid backend: {backend!r}, known are {', '.join(BACKENDS)}, and functions")
     if model is None:
         return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
     if not callable(model):

@@ -752,3 +752,34 @@ def test_a_rate_that_the_step_gives_is_the_present_one() -> None:
         optimizer.param_groups[0]["dampening"] = damp = -0.0 if k > 12 else 0
         found = compiled(torch.ones(3))
         assert [repr(x) for x in found] == [repr(rate), repr(damp)]
+
+
+def test_the_backend_where_none_is_named() -> None:
+    from types import SimpleNamespace
+
+    from flambeau import compiler
+
+    def f(x):
+        return x + 1
+    assert compiler.get_default_backend() == "inductor" and set(compiler.list_backends()) < set(compiler.list_backends(None))
+    assert "eager" in compiler.list_backends(()) and "eager" not in compiler.list_backends()
+    try:
+        compiler.set_default_backend("eager")
+        assert compiler.get_default_backend() == "eager" and torch.compile(f) is f and torch.compile(f, backend="inductor") is not f
+        compiler.set_default_backend("nobody's")
+        with pytest.raises(RuntimeError, match="Invalid backend"):
+            torch.compile(f)
+    finally:
+        compiler.set_default_backend(None)
+    assert compiler.get_default_backend() == "inductor" and torch.compile(f) is not f
+
+    def entry(kind, is_global, value, builtin, own):
+        source = SimpleNamespace(is_unspecialized_builtin_nn_module=lambda: builtin, is_unspecialized_nn_module=lambda: own)
+        return SimpleNamespace(guard_type=kind, is_global=is_global, value=value, orig_guard=SimpleNamespace(source=source))
+    entries = [entry("TENSOR_MATCH", False, torch.ones(1), False, False), entry("TENSOR_MATCH", False, torch.nn.Parameter(torch.ones(1)), True, True),
+               entry("TYPE_MATCH", True, 3, False, True)]
+    assert compiler.skip_all_guards_unsafe(entries) == [False] * 3 and compiler.skip_guard_on_globals_unsafe(entries) == [True, True, False]
+    assert compiler.keep_tensor_guards_unsafe(entries) == [True, False, False]
+    assert compiler.keep_tensor_guards_unsafe(entries, keep_parameters=True) == [True, True, False]
+    assert compiler.skip_guard_on_inbuilt_nn_modules_unsafe(entries) == [True, False, True]
+    assert compiler.skip_guard_on_all_nn_modules_unsafe(entries) == [True, False, False]
