@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._core import dtypes as _dtypes
 from ._core.runtime import gpus as _gpus
 from ._core.runtime.device import device as _device
 
@@ -122,6 +123,31 @@ def reset_peak_memory_stats(device: Any = None) -> None:
     _cuda().reset_peak_memory_stats(device)
 
 
+def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
+    """The allocator's sums start again from 0.  Raises RuntimeError where there is none."""
+    _some()
+    _cuda().reset_accumulated_memory_stats(device_index)
+
+
+def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
+    """(free, total) bytes of its memory.  Raises RuntimeError where there is none."""
+    _some()
+    found: tuple[int, int] = _cuda().mem_get_info(device_index)
+    return found
+
+
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """{"supported_dtypes": the types of which it can hold tensors}.  Raises RuntimeError where there is none."""
+    _some()
+    _gpus.gpu(device)
+    return {"supported_dtypes": set(_dtypes.BY_NAME.values())}
+
+
+def _some() -> None:
+    if not _gpus.count():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
 def empty_cache() -> None:
     """Gives what nobody uses back to the driver."""
     _cuda().empty_cache()
@@ -134,4 +160,5 @@ def empty_host_cache() -> None:
 
 __all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index",
            "empty_cache", "empty_host_cache", "is_available", "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
-           "memory_stats", "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]
+           "memory_stats", "get_device_capability", "get_memory_info", "reset_accumulated_memory_stats",
+           "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]

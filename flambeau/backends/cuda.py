@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,6 +184,91 @@ def preferred_linalg_library(backend: Any = None) -> str:
     return "default"
 
 
-__all__ = ["cudnn_sdp_enabled", "cufft_plan_cache", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
+class _BlasBackend(enum.Enum):
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+def preferred_blas_library(backend: Any = None) -> _BlasBackend:
+    """The library of products on GPUs, cuBLASLt, whatever is preferred: "default", "cublaslt" or None.
+
+    Raises RuntimeError for a library that is not used here, and for another name; TypeError for what is no name.
+    """
+    name = backend.name.lower() if isinstance(backend, _BlasBackend) else backend
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"preferred_blas_library(): expected a name or None, got {type(backend).__name__}")
+    if name in ("cublas", "hipblas", "hipblaslt", "ck"):
+        raise RuntimeError(f"Cannot set preferred backend to {name}: products on GPUs are cuBLASLt's here")
+    if name not in (None, "default", "cublaslt"):
+        raise RuntimeError("Unknown input value. Choose from: default, cublas, hipblas, cublaslt, hipblaslt, ck.")
+    return _BlasBackend.Cublaslt
+
+
+_math_in_16_bits = [False]
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Remembered: a softmax between products keeps its sums in float32 here."""
+    _math_in_16_bits[0] = bool(enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """What `allow_fp16_bf16_reduction_math_sdp` was told."""
+    return _math_in_16_bits[0]
+
+
+class SDPAParams:
+    """The operands of an attention, for questions about it."""
+
+    def __init__(self, query: Any, key: Any, value: Any, attn_mask: Any, dropout: float, is_causal: bool, enable_gqa: bool) -> None:
+        self.query, self.key, self.value, self.attn_mask = query, key, value, attn_mask
+        self.dropout, self.is_causal, self.enable_gqa = dropout, is_causal, enable_gqa
+
+
+def _may_be_fused(params: SDPAParams, switch: str) -> str | None:
+    """Why a kernel of our own does not do it; None where it may."""
+    if not _allowed(switch):
+        return f"{switch} attention is switched off"
+    if not all(t.is_cuda for t in (params.query, params.key, params.value)):
+        return "the operands are not on a GPU"
+    if any(t.dim() != 4 for t in (params.query, params.key, params.value)):
+        return "the operands do not have four axes"
+    return None if params.query.dtype.is_floating_point and params.query.dtype.itemsize < 8 else f"the type is {params.query.dtype}"
+
+
+def _answered(why: str | None, debug: bool) -> bool:
+    if why is not None and debug:
+        from .._core.errors import warn
+        warn(f"attention is a softmax between products: {why}")
+    return why is None
+
+
+def is_flash_attention_available() -> bool:
+    """Whether there is a GPU, for which a kernel of our own does attention."""
+    from .._core.runtime import gpus
+    return gpus.count() > 0
+
+
+def can_use_flash_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """Whether a kernel of our own may do such an attention by the switches, the device, the axes and the type, without a mask; `debug` warns why not.
+    Its launch may still not be there for single sizes."""
+    return _answered("there is a mask" if params.attn_mask is not None else _may_be_fused(params, "flash"), debug)
+
+
+def can_use_efficient_attention(params: SDPAParams, debug: bool = False) -> bool:
+    """`can_use_flash_attention`, of attention with a mask too."""
+    return _answered(_may_be_fused(params, "efficient"), debug)
+
+
+def is_ck_sdpa_available() -> bool:
+    """False: composable kernels are AMD's."""
+    return False
+
+
+__all__ = ["SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_efficient_attention", "can_use_flash_attention",
+           "fp16_bf16_reduction_math_sdp_allowed", "is_ck_sdpa_available", "is_flash_attention_available", "preferred_blas_library",
+           "cudnn_sdp_enabled", "cufft_plan_cache", "enable_cudnn_sdp", "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp",
            "flash_sdp_enabled", "is_built", "math_sdp_enabled", "matmul", "mem_efficient_sdp_enabled",
            "preferred_linalg_library", "sdp_kernel"]

@@ -219,10 +219,19 @@ def set_stream(stream: Stream | None) -> None:
         _gpus.set_stream(stream)
 
 
+# names of `runtime_api`, which few programs call
+_OF_RUNTIME = frozenset("""CudaError DeferredCudaCallError caching_allocator_disabled caching_allocator_enable check_error cudaStatus cudart
+ current_blas_handle current_solver_handle get_gencode_flags get_stream_from_external has_half has_magma is_tf32_supported""".split())
+
+
 def __getattr__(name: str) -> Any:
     if name in ("amp", "comm", "nccl", "nvtx", "profiler", "streams"):
         import importlib
         return importlib.import_module("." + name, __name__)
+    if name in _OF_RUNTIME:
+        from . import runtime_api
+        value = globals()[name] = getattr(runtime_api, name)
+        return value
     if name == "_initialized":  # by which programs ask what `is_initialized` tells
         return is_initialized()
     if name == "default_generators":
@@ -254,5 +263,5 @@ __all__ = [
     "reset_peak_host_memory_stats", "reset_peak_memory_stats", "seed", "seed_all", "set_device",
     "set_host_cache_bound", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all", "set_stream",
     "stream", "synchronize", "clock_rate", "get_sync_debug_mode", "list_gpu_processes", "memory_snapshot", "memory_usage", "power_draw",
-    "set_sync_debug_mode", "temperature", "utilization",
+    "set_sync_debug_mode", "temperature", "utilization", *sorted(_OF_RUNTIME),
 ]

@@ -119,3 +119,40 @@ def test_hub_fetches_once_and_checks(tmp_path) -> None:
         torch.hub.load("someone/repo", "model")
     (tmp_path / "hubconf.py").write_text("def model(n):\n    return n + 1\n")
     assert torch.hub.load(str(tmp_path), "model", 2, source="local") == 3
+
+
+def test_which_library_does_products() -> None:
+    chosen = torch.backends.cuda.preferred_blas_library()
+    assert chosen.name == "Cublaslt" and torch.backends.cuda.preferred_blas_library("default") is torch.backends.cuda.preferred_blas_library(chosen) is chosen
+    for wrong, told in (("cublas", "Cannot set"), ("x", "Unknown input value")):
+        with pytest.raises(RuntimeError, match=told):
+            torch.backends.cuda.preferred_blas_library(wrong)
+    with pytest.raises(TypeError):
+        torch.backends.cuda.preferred_blas_library(3)
+
+
+def test_whether_attention_may_be_a_kernel() -> None:
+    b = torch.backends.cuda
+    assert b.is_ck_sdpa_available() is False and b.fp16_bf16_reduction_math_sdp_allowed() is False
+    b.allow_fp16_bf16_reduction_math_sdp(True)
+    assert b.fp16_bf16_reduction_math_sdp_allowed()
+    b.allow_fp16_bf16_reduction_math_sdp(False)
+    q = torch.ones(1, 2, 8, 16)
+    with pytest.warns(UserWarning, match="not on a GPU"):
+        assert not b.can_use_flash_attention(b.SDPAParams(q, q, q, None, 0.0, False, False), True)
+    with torch.simulate(gpus=1):
+        assert b.is_flash_attention_available()
+        q = q.cuda()
+        plain, masked = b.SDPAParams(q, q, q, None, 0.0, True, False), b.SDPAParams(q, q, q, q, 0.0, False, False)
+        assert plain.query is q and plain.is_causal and masked.attn_mask is q
+        assert b.can_use_flash_attention(plain) and b.can_use_efficient_attention(masked) and not b.can_use_flash_attention(masked)
+        assert not b.can_use_efficient_attention(b.SDPAParams(q.double(), q, q, None, 0.0, False, False))
+        with b.sdp_kernel(enable_flash=False):
+            assert not b.can_use_flash_attention(plain) and b.can_use_efficient_attention(plain)
+
+
+def test_there_is_no_apple_gpu_to_ask() -> None:
+    m = torch.backends.mps
+    for call in (m.get_name, m.get_core_count, m.is_macos13_or_newer, lambda: m.is_macos_or_newer(14, 0)):
+        with pytest.raises(RuntimeError, match="without MPS backend"):
+            call()
