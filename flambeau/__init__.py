@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os as _os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any  # noqa: F401 (a name of PyTorch's namespace too)
 
 if not getattr(sys, "_is_gil_enabled", lambda: True)():
     raise ImportError("flambeau: this is a free-threaded Python that runs without the global lock, upon which Flambeau's memory and plans rely; start it "
@@ -77,6 +77,8 @@ _lazy("_core.compile.explain", "explain")
 _lazy("_core.runtime.ledger", "transfers")
 _lazy("_core.runtime.guard", "transfer_guard")
 _lazy("_core.errors", "AcceleratorError OutOfMemoryError TransferError")
+_lazy("_C", "Tag compiled_with_cxx11_abi has_lapack has_mkl has_openmp has_spectral")
+_lazy("jit", "fork wait")
 _lazy("jit", "ScriptModule ScriptFunction TracerWarning")
 _lazy("futures", "Future")
 _lazy("interop.symbolic", """SymInt SymFloat SymBool sym_int sym_float sym_max sym_min sym_not sym_ite sym_sum sym_sqrt
@@ -90,18 +92,25 @@ _lazy("_C", """Graph Value Node Block Use Gradient ScriptClass ScriptClassFuncti
  ClassType EnumType InterfaceType PyObjectType FutureType AwaitType RRefType DeviceObjType StreamObjType SymIntType SymBoolType InferredType
  DispatchKey DispatchKeySet ExcludeDispatchKeyGuard DisableTorchFunction DisableTorchFunctionSubclass""")
 _lazy("accelerator", "get_device_module")
-_lazy("nn.functional", """alpha_dropout bilinear channel_shuffle feature_alpha_dropout feature_dropout pixel_shuffle pixel_unshuffle prelu rrelu rrelu_""")
+_lazy("nn.functional", """alpha_dropout bilinear channel_shuffle feature_alpha_dropout feature_dropout native_channel_shuffle
+ pixel_shuffle pixel_unshuffle prelu rrelu rrelu_""")
 _lazy("nn.functional.grouped", "_grouped_mm")
 _lazy("_core.ops.compressed", "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo")
 _lazy("nn.functional.by_number", """binary_cross_entropy_with_logits cosine_embedding_loss ctc_loss grid_sampler hinge_embedding_loss kl_div
- margin_ranking_loss poisson_nll_loss triplet_margin_loss""")
+ margin_ranking_loss poisson_nll_loss triplet_margin_loss
+ affine_grid_generator embedding_bag grid_sampler_2d grid_sampler_3d""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
- set_warn_always is_warn_always_enabled is_anomaly_enabled set_flush_denormal""")
-_lazy("_core.ops.aten_compat", "batch_norm embedding instance_norm")
+ set_warn_always is_warn_always_enabled is_anomaly_enabled set_anomaly_enabled set_flush_denormal""")
+_lazy("_core.ops.aten_compat", "batch_norm convolution embedding instance_norm native_norm")
+_lazy("_core.ops.removed", "eig lstsq matrix_rank solve symeig")
+_lazy("_core.ops.indexing.embedding", "embedding_renorm_")
+_lazy("nn.functional.dropouts", "alpha_dropout_ feature_alpha_dropout_ feature_dropout_")
+_lazy("nn.utils.weight_norms", "norm_except_dim")
 _lazy("_core.ops.determinism", """use_deterministic_algorithms are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled
  get_deterministic_debug_mode set_deterministic_debug_mode""")
 _lazy("amp", """GradScaler autocast is_autocast_enabled is_autocast_available get_autocast_dtype set_autocast_dtype set_autocast_enabled
  get_autocast_gpu_dtype get_autocast_cpu_dtype set_autocast_gpu_dtype set_autocast_cpu_dtype is_autocast_cpu_enabled
+ set_autocast_cpu_enabled is_autocast_xla_enabled set_autocast_xla_enabled get_autocast_xla_dtype set_autocast_xla_dtype
  is_autocast_cache_enabled set_autocast_cache_enabled clear_autocast_cache autocast_increment_nesting autocast_decrement_nesting""")
 _lazy("_core.ops.user", "pointwise")
 _lazy("_core.ops.memory_format", """memory_format contiguous_format channels_last channels_last_3d preserve_format strided layout
@@ -112,12 +121,12 @@ _lazy("_core.runtime.defaults", "set_default_device get_default_device")
 _lazy("nn.functional", "cosine_similarity pairwise_distance pdist")
 _lazy("func", "vmap")
 _lazy("fx.assertions", "_assert")
-_lazy("_higher_order_ops", "cond")
+_lazy("_higher_order_ops", "cond while_loop")
 _lazy("_classes", "classes")
-_lazy("left_out", "qint8 qint32 quint8 quint2x4 quint4x2")
+_lazy("left_out", """qint8 qint32 quint8 quint2x4 quint4x2 per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric""")
 _lazy("interop.dlpack", "to_dlpack")
 _lazy("_core.runtime.streams", "Stream Event")
-_lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator")
+_lazy("random", "Generator manual_seed seed initial_seed get_rng_state set_rng_state default_generator thread_safe_generator")
 _lazy("_core.ops.printing", "set_printoptions")
 _lazy("_core.ops.queries", """is_tensor is_floating_point is_complex is_storage numel result_type is_nonzero
  get_num_threads set_num_threads set_num_interop_threads get_num_interop_threads
@@ -157,6 +166,17 @@ def _aten(name: str) -> Any:
         return getattr(library, name)
     from .interop import aten
     return aten.aten if name == "aten" else aten.OTHERS.get(name)
+
+
+def _prelu(self: Tensor, weight: Tensor) -> Tensor:
+    """`nn.functional.prelu`."""
+    from .nn.functional import prelu
+    made: Tensor = prelu(self, weight)
+    return made
+
+
+_prelu.__name__ = "prelu"
+Tensor.prelu = _prelu
 
 
 def _many_made() -> None:

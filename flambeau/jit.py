@@ -5,6 +5,7 @@ What would save or load a scripted program raises NotImplementedError.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import typing
 from collections.abc import Iterator
@@ -107,7 +108,6 @@ def annotate(the_type: Any, the_value: Any) -> Any:
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001 (PyTorch's name)
     """Python's own, for classes and tuples of them."""
-    import builtins
     return builtins.isinstance(obj, target_type)
 
 
@@ -122,13 +122,15 @@ def optimize_for_inference(mod: Any, *args: Any, **options: Any) -> Any:
 
 
 def fork(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """What the function gives: it runs at once."""
-    return func(*args, **kwargs)
+    """A future of what the function gives, which is done: it runs at once, and what it raises is raised here."""
+    made: futures.Future[Any] = futures.Future()
+    made.set_result(func(*args, **kwargs))
+    return made
 
 
 def wait(future: Any) -> Any:
-    """What `fork` gave."""
-    return future
+    """The value of what `fork` gave; anything else as it is."""
+    return future.wait() if builtins.isinstance(future, futures.Future) else future
 
 
 _fork, _wait = fork, wait  # by the names of PyTorch's own tests and libraries

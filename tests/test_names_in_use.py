@@ -11,10 +11,6 @@ NAMES = Path(__file__).with_name("names_in_use.txt")
 # what is absent, by how its name begins, and why
 LEFT_OUT = {
     "torch.onnx": "left out: save the state dict, which PyTorch exports",
-    "torch.library.wrap_triton": "left out: Triton is no renderer here",
-    "torch.cuda.cudart": "NVIDIA's library is the driver's own business",
-    "torch.utils.data.IterDataPipe": "left out: datapipes, which PyTorch itself no longer develops",
-    "torch.utils.data.functional_datapipe": "left out, with datapipes",
     "torch.distributed.nn.RemoteModule": "many processes: remote calls",
     "torch.numa": "many processes: which cores a rank is bound to",
     "torch._scaled_mm": "private: products of 8-bit floats, in which nothing is computed here",

@@ -45,13 +45,14 @@ REASONS = {
     "torch.xpu": "no such device", "torch.mps": "no such device", "torch.mtia": "no such device",
 }
 PATTERNS = {
-    r"quantize|dequantize|q_scale|q_zero|q_per|qscheme|qint|quint|QInt|QUInt|fbgemm|fake_quant|int_repr|qparam|Quantized": INSTEAD["quantization"],
+    r"quantize|dequantize|q_scale|q_zero|q_per|qscheme|qint|quint|QInt|QUInt|fbgemm|fake_quant|int_repr|qparam|Quantized"
+    r"|per_(tensor|channel)_(affine|symmetric)": INSTEAD["quantization"],
     r"mkldnn|miopen|cudnn_(?!sdp)|_xpu|xpu|_ipu|ipu|vulkan|hpu|hip|mtia|maia|_mps|mps_": "a device or library that is not here",
     r"float8|float4|uint[1-7]\b|int[1-7]\b|bits\d|complex32|ComplexHalf": "a type that is not here",
     r"jiterator|ScriptModule|ScriptFunction|jit|Jit|JIT": "a CUDA-only or scripted way to write kernels; flambeau.pointwise is ours",
     r"named|rename|align_to|align_as|refine_names|unflatten_names": "named axes, which PyTorch keeps as a prototype",
     r"^torch\.Tensor\.(to_sparse_bs|to_sparse_csc|bsr|ccol|row_indices)|sparse_bs|sparse_csc": "a sparse layout that is not here",
-    r"nested": "nested tensors are left out",
+    r"nested|to_padded_tensor": "nested tensors are left out",
 }
 HEAD = """# Names
 

@@ -262,30 +262,8 @@ def result_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
         if all(st == first for _, st in operands) and is_dense(shape, first) and 0 not in [
                 s for s, d in zip(first, shape, strict=True) if d != 1]:
             return first
+    order = _inner_first(shape, [expand_strides(s, st, shape) for s, st in operands])
     n = len(shape)
-    expanded = [expand_strides(s, st, shape) for s, st in operands]
-    order = list(range(n - 1, -1, -1))
-
-    def before(a: int, b: int) -> int:
-        """-1 when axis a should be inner to axis b, 1 when outer, 0 when undecided."""
-        for st in expanded:
-            if st[a] == 0 or st[b] == 0:
-                continue
-            if st[a] != st[b]:
-                return -1 if st[a] < st[b] else 1
-            if shape[a] > shape[b]:
-                return 1
-        return 0
-
-    for i in range(1, n):
-        at = i
-        for j in range(i - 1, -1, -1):
-            c = before(order[j], order[at])
-            if c > 0:
-                order[j], order[at] = order[at], order[j]
-                at = j
-            elif c < 0:
-                break
     if order == list(range(n - 1, -1, -1)):
         return contiguous_strides(shape)
     out = [0] * n
@@ -294,6 +272,44 @@ def result_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Sha
         out[axis] = step
         step *= max(shape[axis], 1)
     return tuple(out)
+
+
+def _before(a: int, b: int, shape: Shape, expanded: Sequence[Shape]) -> int:
+    """-1 when axis a should be inner to axis b, 1 when outer, 0 when undecided."""
+    for st in expanded:
+        if st[a] == 0 or st[b] == 0:
+            continue
+        if st[a] != st[b]:
+            return -1 if st[a] < st[b] else 1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+def _inner_first(shape: Shape, expanded: Sequence[Shape]) -> list[int]:
+    """The axes from the innermost, as strides of this shape tell: see `result_strides`."""
+    n = len(shape)
+    order = list(range(n - 1, -1, -1))
+    for i in range(1, n):
+        at = i
+        for j in range(i - 1, -1, -1):
+            c = _before(order[j], order[at], shape, expanded)
+            if c > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+            elif c < 0:
+                break
+    return order
+
+
+def dim_order(shape: Shape, strides: Shape) -> tuple[tuple[int, ...], bool]:
+    """The axes from the outermost to the innermost: row by row or channels last where the layout is one of both, else by the strides; and whether
+    these tell of any two neighbours which is the inner one."""
+    rows, last = is_contiguous(shape, strides), len(shape) == 4 and is_channels_last(shape, strides)
+    if rows != last:
+        return tuple(range(len(shape))) if rows else (0, 2, 3, 1), True
+    order = _inner_first(shape, [strides])
+    return tuple(order[::-1]), all(_before(a, b, shape, [strides]) < 0 for a, b in zip(order, order[1:]))
 
 
 def dense_like(shape: Shape, strides: Shape) -> Shape:

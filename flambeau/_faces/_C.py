@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
 import weakref
 from typing import Any
@@ -38,6 +39,21 @@ stand_ins.module(f"{__name__}._autograd", {"SavedTensor": saved.SavedTensor, "_s
 _current_graph_task_id, _will_engine_execute_node = graph.current_pass, graph.will_run
 stand_ins.module(f"{__name__}._functions", {"AccumulateGrad": graph.kind("AccumulateGrad"), "DelayedError": graph.DelayedError,
                                       "UndefinedGrad": graph.UndefinedGrad}, "Nodes of the graph.")
+
+
+# what an operation of PyTorch's core is marked with; those here have no marks
+Tag = enum.Enum("Tag", """core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace inplace_view
+ maybe_aliasing_or_mutating needs_contiguous_strides needs_exact_strides needs_fixed_stride_order nondeterministic_bitwise nondeterministic_seeded out
+ out_variant pointwise pt2_compliant_tag reduction view_copy""", module="flambeau", start=0)
+
+# LAPACK and Fourier transforms are always there; of MKL and OpenMP nothing is used
+has_lapack = has_spectral = True
+has_mkl = has_openmp = False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """True, as of every PyTorch since 2.7: the ABI for extensions in C++, of which there is no library here."""
+    return True
 
 
 def _slow_conv3d(input: Any, weight: Any, kernel_size: Any, bias: Any = None, stride: Any = 1, padding: Any = 0) -> Any:  # noqa: A002

@@ -69,6 +69,30 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     return (true_fn if pred else false_fn)(*operands)
 
 
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: tuple[Any, ...] | list[Any]) -> Any:
+    """Calls ``body_fn(*carried)``, which gives the next ones, while ``cond_fn(*carried)``, a bool or a tensor of one element, holds: Python's own loop,
+    whose condition the host waits for.  Gives what the last call gave, or the inputs where there was none.
+
+    Raises RuntimeError for what is no function, for inputs in neither a tuple nor a list, for a condition of several elements, and for another number
+    of values than were carried.
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise RuntimeError(f"Expect carried_inputs to be a tuple or list, got {type(carried_inputs)}")
+    made: Any = tuple(carried_inputs)
+    while True:
+        carried = made if isinstance(made, (tuple, list)) else (made,)
+        if len(carried) != len(carried_inputs):
+            raise RuntimeError(f"while_loop: body_fn gave {len(carried)} values for {len(carried_inputs)} carried_inputs")
+        pred = cond_fn(*carried)
+        if isinstance(pred, _Tensor) and pred.numel() != 1:
+            raise RuntimeError(f"cond_fn must return a boolean scalar tensor or a boolean but got a tensor of size {list(pred.shape)}")
+        if not pred:
+            return made
+        made = body_fn(*carried)
+
+
 _module = stand_ins.module(f"{__name__}.associative_scan", {"associative_scan": associative_scan}, "Running combinations.")
 associative_scan = _module.associative_scan  # the name is the function's, as in PyTorch; `import` finds the module
 
@@ -76,4 +100,4 @@ from flambeau.nn.attention.flex_attention import flex_attention  # noqa: E402 (P
 
 globals().update(stand_ins.names(__name__, "inductor_compiled_code()", "functions are not compiled by Inductor here"))
 
-__all__ = ["associative_scan", "cond", "flex_attention"]
+__all__ = ["associative_scan", "cond", "flex_attention", "while_loop"]

@@ -24,6 +24,11 @@ def boolean_dispatch(arg_name: str, arg_index: int, default: bool, if_true: Any,
     return chosen
 
 
+def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
+    """Raises AssertionError, with the name put into the message, for what is neither an int nor two things."""
+    assert isinstance(arg, int) or len(arg) == 2, message.format(arg_name)
+
+
 class _Broadcasting:
     """``BroadcastingList2[int]``: an annotation."""
 

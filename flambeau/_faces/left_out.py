@@ -41,8 +41,9 @@ BELOW = frozenset("""onnx.utils onnx.operators onnx.symbolic_helper onnx.symboli
 _ANSWERS: dict[str, Any] = {"onnx.is_in_onnx_export": lambda: False}
 
 
-# the types of quantized tensors, for tables by type; no tensor has one
-globals().update(stand_ins.names("flambeau", "qint8 qint32 quint8 quint2x4 quint4x2", INSTEAD["quantization"]))
+# the types and schemes of quantized tensors, for tables by them; no tensor has one
+globals().update(stand_ins.names("flambeau", """qint8 qint32 quint8 quint2x4 quint4x2 per_tensor_affine per_tensor_symmetric
+ per_channel_affine per_channel_symmetric""", INSTEAD["quantization"]))
 
 
 class _Module(ModuleType):

@@ -180,6 +180,35 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
     _lists.current.set(state)
 
 
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Opens or ends a region for the CPU without a block."""
+    set_autocast_enabled("cpu", enabled)
+
+
+_xla = [dtypes.bfloat16]
+
+
+def is_autocast_xla_enabled() -> bool:
+    """False: there are no XLA devices here."""
+    return is_autocast_enabled("xla")
+
+
+def set_autocast_xla_enabled(enabled: bool) -> None:
+    """Nothing to end.  Raises RuntimeError for a region to open: there are no XLA devices here."""
+    if enabled:
+        set_autocast_enabled("xla", True)
+
+
+def get_autocast_xla_dtype() -> _dtype:
+    """What `set_autocast_xla_dtype` was told, bfloat16 at first; no region has it."""
+    return _xla[0]
+
+
+def set_autocast_xla_dtype(dtype: _dtype) -> None:
+    """Remembered."""
+    _xla[0] = dtype
+
+
 def is_autocast_cache_enabled() -> bool:
     """Whether regions keep the casts of weights unless told otherwise."""
     return _cache[0]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._core.ops import table
+from .._core.ops.aten_compat import convolution
 from .._core.tensor import Tensor
 from . import foreach, stand_ins
 
@@ -34,22 +35,13 @@ def _index(self: Any, indices: Any) -> Any:
     return self[tuple(slice(None) if i is None else i for i in indices)]
 
 
-def _convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,  # noqa: A002 (PyTorch's name)
-                 output_padding: Any, groups: int) -> Any:
-    axes = weight.dim() - 2
-    made: Any = table.find("torch", f"conv_transpose{axes}d" if transposed else f"conv{axes}d")
-    if transposed:
-        return made(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return made(input, weight, bias, stride, padding, dilation, groups)
-
-
 def _sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return beta * self + alpha * (mat1 @ mat2)
 
 
 _OWN: dict[str, Callable[..., Any]] = {
-    "_to_copy": _to_copy, "_sparse_addmm": _sparse_addmm, "convolution": _convolution,
-    "_convolution": lambda *args: _convolution(*args[:9]),  # what follows are switches of PyTorch's libraries
+    "_to_copy": _to_copy, "_sparse_addmm": _sparse_addmm, "convolution": convolution,
+    "_convolution": lambda *args: convolution(*args[:9]),  # what follows are switches of PyTorch's libraries
     "slice": _slice, "index": _index, "alias": lambda self: self.view(self.shape),
     "_unsafe_view": lambda self, size: self.reshape(size),
     "_pin_memory": lambda self, device=None: self.pin_memory(), "_local_scalar_dense": lambda self: self.item(), "lift_fresh": lambda self: self}

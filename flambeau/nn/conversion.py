@@ -49,6 +49,25 @@ def _is_dtype(value: Any) -> bool:
     return isinstance(value, (Dtype, type))
 
 
+def factory_kwargs(kwargs: Any) -> dict[str, Any]:
+    """The device, dtype and memory_format among a module's keywords, with what is in their "factory_kwargs"; {} of None.
+
+    Raises TypeError for another keyword, and for one that is told twice.
+    """
+    if kwargs is None:
+        return {}
+    names = {"device", "dtype", "memory_format"}
+    other = kwargs.keys() - names - {"factory_kwargs"}
+    if other:
+        raise TypeError(f"unexpected kwargs {other}")
+    made = dict(kwargs.get("factory_kwargs", {}))
+    for name in kwargs.keys() & names:
+        if name in made:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        made[name] = kwargs[name]
+    return made
+
+
 def parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Dtype | None, bool, Any]:
     """The device, dtype, non_blocking and memory_format that the arguments of `Module.to` mean."""
     unknown = set(kwargs) - {"device", "dtype", "non_blocking", "memory_format", "tensor", "copy"}

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from . import functional as F
 from .functional.reduction import legacy_reduction
+from .linear import Linear
 from .module import Module
 
 
@@ -340,3 +342,39 @@ class CTCLoss(_Loss):
     def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
         return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction,
                           self.zero_infinity)
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """`CrossEntropyLoss` of a linear map of the input: `input` (in_features) or (N, in_features); `target` classes () or (N, *out_features), or
+    probabilities (C) or (N, C, *out_features).
+
+    Args:
+        out_features: the axes of the logits behind the classes; linear.weight is (C * prod(out_features), in_features) all the same.
+        bias: the map has one.
+        weight: (C) factors of the classes.
+        ignore_index: a class that does not count; -100 where none is given and the target holds classes.
+        options: see `LinearCrossEntropyOptions`; None works all logits out at once.
+
+    Raises ValueError for another reduction than "none", "mean" and "sum".
+    """
+
+    def __init__(self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (), bias: bool = False, device: Any = None, dtype: Any = None,
+                 reduction: str = "mean", weight: Any = None, ignore_index: int | None = None, label_smoothing: float = 0.0,
+                 options: LinearCrossEntropyOptions | None = None) -> None:
+        if reduction not in ("none", "mean", "sum"):
+            raise ValueError(f"{reduction} is not a valid value for reduction")
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features, self.ignore_index = num_classes, tuple(out_features), ignore_index
+        self.label_smoothing, self.options = label_smoothing, options
+        self.linear = Linear(in_features, num_classes * math.prod(self.out_features), bias=bias, device=device, dtype=dtype)
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.linear.in_features}, num_classes={self.num_classes}, out_features={self.out_features}, "
+                f"bias={self.linear.bias is not None}, reduction={self.reduction}, ignore_index={self.ignore_index}, "
+                f"label_smoothing={self.label_smoothing}, options={self.options}")
+
+    def forward(self, input: Any, target: Any) -> Any:
+        outer, bias = (self.num_classes, *self.out_features), self.linear.bias
+        return F.linear_cross_entropy(input, self.linear.weight.reshape(*outer, -1), target, linear_bias=None if bias is None else bias.reshape(outer),
+                                      weight=self.weight, reduction=self.reduction, ignore_index=self.ignore_index,
+                                      label_smoothing=self.label_smoothing, options=self.options)

@@ -216,3 +216,9 @@ def test_size_is_a_tuple_that_prints_as_pytorchs():
     assert pickle.loads(pickle.dumps(s)) == s and type(copy.deepcopy(s)) is Size and hash(s) == hash((2, 3))
     with pytest.raises((TypeError, AttributeError)):
         Size([1.5])
+
+
+def test_axes_from_the_outermost() -> None:
+    assert layout.dim_order((2, 3), (3, 1)) == ((0, 1), True) and layout.dim_order((3, 2), (1, 3)) == ((1, 0), True)
+    assert layout.dim_order((2, 3, 4, 5, 6), layout.channels_last_strides((2, 3, 4, 5, 6))) == ((0, 2, 3, 4, 1), True)
+    assert layout.dim_order((4, 3, 2), (3, 1, 12)) == ((2, 0, 1), True) and layout.dim_order((2, 3), (0, 1)) == ((0, 1), False)

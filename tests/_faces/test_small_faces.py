@@ -188,3 +188,41 @@ def test_types_of_the_compiled_core_are_names_for_annotations() -> None:
         with pytest.raises(NotImplementedError, match=f"torch._C.{name}: Flambeau has no compiler"):
             kind()
     assert torch.DisableTorchFunctionSubclass is torch._C.DisableTorchFunctionSubclass
+
+
+def test_a_loop(device) -> None:
+    start = (torch.tensor(0, device=device), torch.ones(2, device=device))
+    count, x = torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), start)
+    assert count.item() == 3 and x.tolist() == [8, 8]
+    assert torch.while_loop(lambda i: False, lambda i: (i + 1,), [5]) == (5,)
+    assert torch.while_loop(lambda i: i < 3, lambda i: i + 1, (0,)) == 3
+    for wrong, told in ((lambda: torch.while_loop(1, 2, ()), "to be callable"), (lambda: torch.while_loop(len, len, 3), "tuple or list"),
+                        (lambda: torch.while_loop(lambda x: x > 0, lambda x: x, (start[1],)), "boolean scalar"),
+                        (lambda: torch.while_loop(lambda i: True, lambda i: (1, 2), (0,)), "2 values for 1")):
+        with pytest.raises(RuntimeError, match=told):
+            wrong()
+
+
+def test_work_that_is_forked_is_done() -> None:
+    made = torch.fork(lambda a, b=0: a + b, 1, b=2)
+    assert torch.jit.fork is torch.fork and made.done() and made.value() == torch.wait(made) == 3
+    with pytest.raises(ZeroDivisionError):
+        torch.jit.fork(lambda: 1 / 0)
+
+
+def test_what_the_core_says_of_itself() -> None:
+    assert torch.has_lapack is torch.has_spectral is True and torch.has_mkl is torch.backends.mkl.is_available()
+    assert torch.has_openmp is torch.backends.openmp.is_available() and torch.compiled_with_cxx11_abi() is True
+    assert torch.Tag.core.value == 0 and torch.Tag["view_copy"].value == 19 and torch.Tag.pointwise in torch.Tag and torch._C.Tag is torch.Tag
+    assert torch.TYPE_CHECKING is False
+    with pytest.raises(NotImplementedError, match="smaller type"):
+        torch.per_tensor_affine()
+    assert not isinstance(torch.ones(1), torch.per_channel_symmetric)
+
+
+def test_pairs_for_scripts() -> None:
+    from flambeau._jit_internal import assert_int_or_pair
+    assert_int_or_pair(3, "x", "{}")
+    assert_int_or_pair((1, 2), "x", "{}")
+    with pytest.raises(AssertionError, match="x must be"):
+        assert_int_or_pair((1, 2, 3), "x", "{} must be")

@@ -231,3 +231,18 @@ def test_casts_of_weights_are_forgotten_at_the_end() -> None:
     w.data.fill_(3.0)
     with torch.autocast("cpu"):
         assert F.linear(x, w)[0, 0].item() == 6.0
+
+
+def test_regions_for_single_kinds() -> None:
+    torch.set_autocast_cpu_enabled(True)
+    try:
+        assert torch.is_autocast_cpu_enabled() and (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.bfloat16
+    finally:
+        torch.set_autocast_cpu_enabled(False)
+    assert not torch.is_autocast_cpu_enabled() and not torch.is_autocast_xla_enabled() and torch.get_autocast_xla_dtype() is torch.bfloat16
+    torch.set_autocast_xla_enabled(False)
+    torch.set_autocast_xla_dtype(torch.float16)
+    assert torch.get_autocast_xla_dtype() is torch.float16
+    torch.set_autocast_xla_dtype(torch.bfloat16)
+    with pytest.raises(RuntimeError, match="unsupported"):
+        torch.set_autocast_xla_enabled(True)

@@ -103,3 +103,14 @@ def test_on_every_device(device):
     x = fb.zeros(2).to(device).requires_grad_()
     with detect_anomaly(), pytest.raises(RuntimeError, match="SqrtBackward0"):
         (x.sqrt() * 0).sum().backward()
+
+
+def test_detection_is_set_from_now_on() -> None:
+    try:
+        fb.set_anomaly_enabled(True, check_nan=False)
+        assert fb.is_anomaly_enabled() and not fb.is_anomaly_check_nan_enabled()
+    finally:
+        fb.set_anomaly_enabled(False)
+    assert not fb.is_anomaly_enabled() and fb.is_anomaly_check_nan_enabled()
+    with pytest.raises(TypeError, match="'enabled' .position 1. must be bool"):
+        fb.set_anomaly_enabled(1)

@@ -23,3 +23,10 @@ def test_in_place_is_the_same(name):
     out.backward(flambeau.ones(3, 4, dtype=flambeau.float64))
     ref.backward(flambeau.ones(3, 4, dtype=flambeau.float64))
     np.testing.assert_allclose(over.grad.numpy(), plain.grad.numpy(), rtol=1e-12)
+
+
+def test_prelu_is_a_method_too() -> None:
+    x = flambeau.tensor([-2.0, 3.0], requires_grad=True)
+    x.prelu(flambeau.tensor(0.25)).sum().backward()
+    assert x.prelu(flambeau.tensor(0.25)).tolist() == [-0.5, 3.0] and x.grad is not None and x.grad.tolist() == [0.25, 1.0]
+    assert flambeau.Tensor.prelu.__name__ == "prelu"

@@ -488,3 +488,11 @@ def test_members_by_a_function_of_the_callers():
     assert len(dict(tied._named_members(lambda m: m._parameters.items()))) == 2
     assert len(dict(tied._named_members(lambda m: m._parameters.items(), remove_duplicate=False))) == 4
     assert flambeau.equal(tied[0]._wrapped_call_impl(flambeau.ones(1, 1)), tied[0](flambeau.ones(1, 1)))
+
+
+def test_keywords_for_what_a_module_makes() -> None:
+    assert nn.factory_kwargs(None) == {} and nn.factory_kwargs({"dtype": 1, "factory_kwargs": {"device": 2}}) == {"dtype": 1, "device": 2}
+    with pytest.raises(TypeError, match="unexpected kwargs {'x'}"):
+        nn.factory_kwargs({"x": 1})
+    with pytest.raises(TypeError, match="dtype specified twice"):
+        nn.factory_kwargs({"dtype": 1, "factory_kwargs": {"dtype": 1}})

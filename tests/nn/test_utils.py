@@ -145,3 +145,15 @@ def test_nothing_cannot_be_packed() -> None:
     for made, lengths in ((flambeau.zeros(0, 0), []), (flambeau.zeros(0, 3), [1, 1, 1])):
         with pytest.raises(RuntimeError, match="Cannot pack empty tensors"):
             nn.utils.rnn.pack_padded_sequence(made, lengths)
+
+
+def test_norms_over_all_axes_but_one() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 4))
+    v = flambeau.tensor(x)
+    np.testing.assert_allclose(flambeau.norm_except_dim(v, 2, 1).numpy(), np.sqrt((x ** 2).sum((0, 2), keepdims=True)))
+    np.testing.assert_allclose(flambeau.norm_except_dim(v, 1, -3).numpy(), np.abs(x).sum((1, 2), keepdims=True))
+    np.testing.assert_allclose(flambeau.norm_except_dim(v, pow=3, dim=-1).numpy(), (np.abs(x) ** 3).sum() ** (1 / 3))
+    with pytest.raises(IndexError):
+        flambeau.norm_except_dim(v, 2, 7)
+    with pytest.raises(TypeError, match="'pow' .* must be int"):
+        flambeau.norm_except_dim(v, 2.5, 0)

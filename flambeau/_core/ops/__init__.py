@@ -47,6 +47,7 @@ from . import (  # noqa: F401 (each import registers its family)
     ranges,
     rearrange,
     reductions,
+    removed,
     row_norms,
     sampling,
     scans,
@@ -64,6 +65,7 @@ from . import (  # noqa: F401 (each import registers its family)
 
 hooks.provide(fit=elementwise.fit, launch_plan=launch.plan, operations=lambda: table.TABLE)
 attributes.install(Tensor)
+removed.install(Tensor)
 table.attach(Tensor)
 _rows = table.namespace("torch")
 binary.operators(Tensor, _rows)

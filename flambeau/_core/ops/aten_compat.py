@@ -8,7 +8,7 @@ from .. import dtypes
 from ..engine.fields import has
 from ..tensor import Tensor
 from .casts import in_float32, to_dtype
-from .table import op
+from .table import find, op
 
 
 @op(method=False, out=True)
@@ -164,5 +164,65 @@ def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, run
     made: Tensor = normalized(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
     return made
 
+
+def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool,  # noqa: A002
+                output_padding: Any, groups: int) -> Tensor:
+    """A convolution of a batch (N, C, ...), or a transposed one, over as many axes as the kernel has: `conv2d` and its like.
+
+    stride, padding, dilation, output_padding: lists of a number an axis, or of one for all.  Raises TypeError for numbers alone, RuntimeError for lists
+    and inputs of other lengths.
+    """
+    axes = len(weight.meta.shape) - 2
+    for place, (name, value) in enumerate((("stride", stride), ("padding", padding), ("dilation", dilation), ("output_padding", output_padding)), 4):
+        if not isinstance(value, (tuple, list)):
+            raise TypeError(f"convolution(): argument '{name}' (position {place + (place == 7)}) must be tuple of ints, not {type(value).__name__}")
+        if len(value) not in (1, axes):
+            raise RuntimeError(f"expected {name} to be a single integer value or a list of {axes} values to match the convolution dimensions, but got "
+                               f"{name}={list(value)}")
+    if len(input.meta.shape) != axes + 2:
+        raise RuntimeError(f"Expected {axes + 2}-dimensional input for {axes + 2}-dimensional weight {list(weight.meta.shape)}, but got "
+                           f"{len(input.meta.shape)}-dimensional input of size {list(input.meta.shape)} instead")
+    done: Any = find("torch", f"conv_transpose{axes}d" if transposed else f"conv{axes}d")
+    made: Tensor = done(input, weight, bias, stride, padding, output_padding, groups, dilation) if transposed else \
+        done(input, weight, bias, stride, padding, dilation, groups)
+    return made
+
+
+@op(method=False, spaces=("torch", "nn.functional"))
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:  # noqa: A002
+    """A convolution over time, which comes first: input (T, B, C), weight (kernel, C, out), bias (out): (T + 2 pad - kernel + 1, B, out).
+
+    Raises RuntimeError for other shapes.
+    """
+    if len(input.meta.shape) != 3:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
+    if len(weight.meta.shape) != 3:
+        raise RuntimeError("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.")
+    if len(bias.meta.shape) != 1:
+        raise RuntimeError("Bias must be 1-D")
+    if input.meta.shape[2] != weight.meta.shape[1]:
+        raise RuntimeError("Input dim 2 (input channels) is not == dim 1 in the weight tensor")
+    if weight.meta.shape[2] != bias.meta.shape[0]:
+        raise RuntimeError("Bias size must equal dim 2 in the weight tensor (output channels).")
+    over: Any = find("torch", "conv1d")
+    made: Any = over(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return made.permute(2, 0, 1).contiguous()  # type: ignore[no-any-return]
+
+
+def native_norm(input: Any, p: Any = 2, dim: Any = (), keepdim: bool = False, dtype: Any = None) -> Tensor:  # noqa: A002
+    """The p-norm of all elements of a sparse tensor.  Raises NotImplementedError for a strided one, RuntimeError for some of its axes alone."""
+    from .unsupported import SparseMeta, Unsupported
+    if not isinstance(input.meta, SparseMeta):
+        raise Unsupported("native_norm is not implemented for tensors of layout torch.strided: norm is")
+    axes = {d % max(input.dim(), 1) for d in ((dim,) if isinstance(dim, int) else dim)}
+    if axes and len(axes) < input.dim():
+        raise RuntimeError("norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input")
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
+    made: Tensor = input.coalesce().values().norm(p, dtype=dtype)
+    return made
+
+
+has("conv_tbc", batch="composite")
 has("""_batch_norm_with_update _chunk_cat _native_batch_norm_legit _softmax_backward_data _unsafe_masked_index
  _unsafe_masked_index_put_accumulate""", batch="composite")

@@ -22,7 +22,7 @@ from ..runtime.device import device as device_class
 from ..tensor import NO_FREE, Lazy, Meta, Storage, Tensor, _new, meta
 from . import reading
 from .lazy_views import address, bits, resolved
-from .memory_format import strided
+from .memory_format import memory_format, strided
 from .storages import UntypedStorage, copied, tensor_on
 from .typed_storages import TypedStorage, class_of, warn_removal
 
@@ -92,6 +92,7 @@ _TOLD = {
     "is_signed": "Whether the type has negative numbers.", "is_same_size": "Whether both have one shape.",
     "is_conj": "Whether it is a view of conjugates, see `conj`.",
     "is_neg": "Whether it is a view of negatives, as `x.conj().imag` is.", "has_names": "False: axes have no names.",
+    "is_distributed": "False: a tensor lies on one device.",
     "is_nonzero": "Whether the one element is not 0.  Raises RuntimeError for any other number of elements.",
     "_grad_fn": "`grad_fn`.", "_backward_hooks": "The hooks on its gradient by number, or None.",
     "_is_view": "Whether it is a view of another tensor.", "_fix_weakref": "Nothing: weak references here need no mending.",
@@ -267,6 +268,34 @@ def data_ptr(self: Tensor) -> int:
     if self.meta.__class__ is Lazy:
         return address(self) if self.meta.numel else 0
     return self.ptr if self.meta.numel else 0
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The axes in the order in which they lie in memory, the outermost first.
+
+    ambiguity_check: True or a list of memory formats raises RuntimeError where another order would be as true, as with an axis of one element,
+    unless the tensor is of exactly one of the formats.  Raises TypeError for anything else, AttributeError for a sparse tensor.
+    """
+    if self.meta.__class__ is not Lazy and not hasattr(self, "ptr"):
+        raise AttributeError(f"Can't get dim order on sparse type: {self.type()}. Use Tensor.to_dense() to convert to a dense tensor first.")
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not (isinstance(ambiguity_check, (bool, list)) and all(type(f) is memory_format for f in formats)):
+        raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    shape, strides = tuple(self.meta.shape), tuple(self.meta.strides)
+    several = 1 in shape or any(a == b for a, b in zip(strides, strides[1:]))
+    if ambiguity_check is not False and several and sum(is_contiguous(self, f) for f in formats) != 1:
+        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+    order, told = layout.dim_order(shape, strides)
+    if ambiguity_check and not told:
+        raise RuntimeError("The tensor does not have unique dim order.")
+    return order
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What stands for this parameter or buffer after a state dict with `other` was loaded: `other`'s memory with `assign`, else this one's, with
+    other's values in it; detached either way."""
+    made: Any = other if assign else self.copy_(other)
+    return made.detach()  # type: ignore[no-any-return]
 
 
 def storage_offset(self: Tensor) -> int:
@@ -519,6 +548,7 @@ def install(target: type) -> None:
     methods: dict[str, Any] = {
         "requires_grad_": requires_grad_, "size": size, "stride": stride, "numel": numel, "nelement": numel, "dim": dim,
         "ndimension": dim, "is_contiguous": is_contiguous, "get_device": get_device, "data_ptr": data_ptr,
+        "const_data_ptr": data_ptr, "dim_order": dim_order, "module_load": module_load, "is_distributed": lambda self: False,
         "storage_offset": storage_offset, "untyped_storage": untyped_storage, "storage": storage,
         "_typed_storage": _typed_storage, "storage_type": storage_type,
         "__len__": _len, "__iter__": _iter, "__reversed__": _reversed, "__delitem__": _delete_item, "__contains__": _contains,
@@ -550,12 +580,12 @@ def install(target: type) -> None:
 _READS = {"__contains__": "contains", "__repr__": "print", "__format__": "print", "backward": "backward"}
 
 has("""__hash__ __len__ _is_view _new_tensor_type dim element_size get_device has_names is_complex is_conj is_contiguous is_floating_point
- is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
+ is_distributed is_inference is_neg is_same_size is_signed numel size storage_offset stride""", batch="asks")
 has("""_cdata _version device dtype grad_fn is_cpu is_cuda is_leaf is_meta is_sparse is_sparse_csr itemsize layout
  output_nr requires_grad retains_grad """ + " ".join(NEVER), batch="attribute")
 has("backward", memory="none", moves="hooks")
 has("print", sparse="composite")
-has("__contains__ backward data_ptr storage untyped_storage", batch="reads")
+has("__contains__ backward const_data_ptr data_ptr storage untyped_storage", batch="reads")
 has("detach_ register_hook requires_grad_ retain_grad", batch="same")
 has("__contains__ __format__ backward", tangent="none")
 has("shape", batch="shape")

@@ -300,3 +300,17 @@ def to_sparse_bsc(self: Any, blocksize: Any, dense_dim: Any = None) -> Any:
 
 for _f in (to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc):
     setattr(Tensor, _f.__name__, _f)
+
+
+# --------------------------------------------------------------------------------------------------------------- copies
+def _copy_of(part: str) -> None:
+    def function(input: Tensor) -> Tensor:  # noqa: A002
+        made: Tensor = getattr(input, part)().clone()
+        return made
+    function.__name__ = function.__qualname__ = f"{part}_copy"
+    function.__doc__ = f"`{part}` of a sparse tensor, in memory of its own.  Raises RuntimeError for a layout that has none."
+    table.op(method=False, out=True, sparse="composite")(function)
+
+
+for _part in ("indices", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices"):
+    _copy_of(_part)

@@ -228,6 +228,15 @@ def is_anomaly_enabled() -> bool:
     return tape.anomaly.lines
 
 
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """`autograd.set_detect_anomaly`, from now on.  Raises TypeError for what is no bool."""
+    from ..autograd import tape
+    for place, (name, value) in enumerate((("enabled", enabled), ("check_nan", check_nan)), 1):
+        if not isinstance(value, bool):
+            raise TypeError(f"set_anomaly_enabled(): argument '{name}' (position {place}) must be bool, not {type(value).__name__}")
+    tape.anomaly.detect(enabled, check_nan)
+
+
 def set_flush_denormal(mode: bool) -> bool:
     """False: denormal numbers are always kept."""
     return False

@@ -551,7 +551,7 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     return made
 
 
-@table.op()
+@table.op(aliases=("torch.saddmm",))
 def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:  # noqa: A002
     """beta input + alpha (mat1 @ mat2), of sparse input and mat1."""
     made: Tensor = _product("sspaddmm", (input, mat1, mat2), beta=beta, alpha=alpha)

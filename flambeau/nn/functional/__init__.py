@@ -6,6 +6,7 @@ they are first used; the composite ones are written here, by family.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .activations import glu, prelu, rrelu, rrelu_
@@ -16,6 +17,7 @@ from .arrange import (
     max_unpool1d,
     max_unpool2d,
     max_unpool3d,
+    native_channel_shuffle,
     one_hot,
     pad,
     pixel_shuffle,
@@ -68,8 +70,19 @@ def _operations() -> None:
 _operations()
 
 
+# what PyTorch's module of this name has from its others
+_ELSEWHERE = {
+    "Tensor": "_core.tensor",
+    **dict.fromkeys("has_torch_function has_torch_function_unary has_torch_function_variadic handle_torch_function".split(), "overrides"),
+    **dict.fromkeys("BroadcastingList1 BroadcastingList2 BroadcastingList3 assert_int_or_pair boolean_dispatch".split(), "_jit_internal"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """An operation of the table, by its name here; it becomes an ordinary attribute, so this runs once for each."""
+    """An operation of the table, by its name here, or a name that lies elsewhere; it becomes an ordinary attribute, so this runs once for each."""
+    if name in _ELSEWHERE:
+        value = globals()[name] = getattr(importlib.import_module(f"flambeau.{_ELSEWHERE[name]}"), name)
+        return value
     from ..._core.ops import table
     from .shared import SHARED
 
@@ -85,7 +98,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from ..._core.ops import table
 
-    return sorted({*globals(), *table.namespace("nn.functional")})
+    return sorted({*globals(), *_ELSEWHERE, *table.namespace("nn.functional")})
 
 
 __all__ = [
@@ -95,7 +108,7 @@ __all__ = [
     "grouped_mm", "gumbel_softmax", "hinge_embedding_loss", "huber_loss", "interpolate", "kl_div", "l1_loss",
     "local_response_norm", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss", "max_unpool",
     "max_unpool1d", "max_unpool2d", "max_unpool3d", "mse_loss", "multi_head_attention_forward", "multi_margin_loss",
-    "multilabel_margin_loss", "multilabel_soft_margin_loss", "normalize", "one_hot", "pad", "pairwise_distance",
+    "multilabel_margin_loss", "multilabel_soft_margin_loss", "native_channel_shuffle", "normalize", "one_hot", "pad", "pairwise_distance",
     "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rrelu", "rrelu_", "smooth_l1_loss",
     "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample",
     "upsample_bilinear", "upsample_nearest",

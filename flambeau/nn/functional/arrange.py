@@ -331,6 +331,11 @@ def channel_shuffle(input: Any, groups: int) -> Any:
     return input.reshape(n, groups, c // groups, *rest).transpose(1, 2).reshape(n, c, *rest)
 
 
+def native_channel_shuffle(input: Any, groups: int) -> Any:
+    """`channel_shuffle`, by the name of PyTorch's kernel."""
+    return channel_shuffle(input, groups)
+
+
 # -- sliding blocks
 # ------------------------------------------------------------------------------------------------------
 

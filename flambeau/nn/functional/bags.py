@@ -90,14 +90,18 @@ def embedding_bag(input: Any, weight: Any, offsets: Any = None, max_norm: float 
 
 def _greatest(found: Any, which: Any, bags: int) -> Any:
     """The maxima of each bag of rows, of which the first takes the gradient, as of equal ones in `max`; 0 for bags of none."""
+    return ops.cat([found, found.new_zeros((1, found.shape[1]))]).gather(0, first_greatest(found, which, bags))
+
+
+def first_greatest(found: Any, which: Any, bags: int) -> Any:
+    """Which row of `found` (n, columns) is the first of the greatest of each bag: (bags, columns); n for bags of none."""
     n, columns = found.shape
     with no_grad():
         bag = which.unsqueeze(1).expand(found.shape)
         top = found.new_zeros((bags, columns)).scatter_reduce(0, bag, found, "amax", include_self=False).gather(0, bag)
         place = ops.arange(n, device=found.device).unsqueeze(1).expand(found.shape)
         place = place.masked_fill((found != top) & ~(found.isnan() & top.isnan()), n)
-        first = ops.full((bags, columns), n, dtype=dtypes.int64, device=found.device).scatter_reduce(0, bag, place, "amin")
-    return ops.cat([found, found.new_zeros((1, columns))]).gather(0, first)
+        return ops.full((bags, columns), n, dtype=dtypes.int64, device=found.device).scatter_reduce(0, bag, place, "amin")
 
 
 def _added_up(at: Any, weight: Any, ends: Any, factors: Any, mean: bool, bag: Callable[[], Any]) -> Any:

@@ -1,6 +1,6 @@
-"""The losses that PyTorch's main namespace has, `torch.kl_div` and its like, and `torch.grid_sampler`: those that take numbers for words.
+"""What PyTorch's main namespace has of `nn.functional` with numbers for words: losses, `torch.kl_div` and its like, `grid_sampler`, `embedding_bag`.
 
-They are those of `nn.functional` but for their arguments: the reduction is a number, 0 for the loss of every element (or example), 1 for the mean,
+The losses are those of `nn.functional` but for their arguments: the reduction is a number, 0 for the loss of every element (or example), 1 for the mean,
 2 for the sum, and its older words are not taken.  Where none is given it is 0: PyTorch's signatures say "Mean", which its parser reads as 0.
 """
 
@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._core import dtypes, ops
 from ..._core.ops.table import namespace
 from .. import functional as F
+from .bags import first_greatest
+from .resample import placed_by
 
 _WORDS = {1: "mean", 2: "sum"}  # of any other number, nothing is reduced
 
@@ -78,3 +81,78 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
         if value not in (0, 1, 2):
             raise ValueError(f"grid_sampler(): {argument} must be 0, 1 or 2, got {value!r}")
     return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], bool(align_corners))
+
+
+def _of_axes(name: str, dims: int, input: Any, grid: Any) -> None:  # noqa: A002
+    if input.dim() != dims or grid.dim() != dims:
+        raise RuntimeError(f"grid_sampler(): expected {dims}D input and grid with same number of dimensions, but {name} got input with sizes "
+                           f"{list(input.shape)} and grid with sizes {list(grid.shape)}")
+
+
+def grid_sampler_2d(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:  # noqa: A002
+    """`grid_sampler` of images (N, C, H, W) alone.  Raises RuntimeError for others."""
+    _of_axes("grid_sampler_2d", 4, input, grid)
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def grid_sampler_3d(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:  # noqa: A002
+    """`grid_sampler` of volumes (N, C, D, H, W) alone.  Raises RuntimeError for others, and for bicubic interpolation."""
+    _of_axes("grid_sampler_3d", 5, input, grid)
+    return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+def affine_grid_generator(theta: Any, size: Any, align_corners: bool) -> Any:
+    """`nn.functional.affine_grid`, which does not warn, and may be of no points.  Raises RuntimeError for a size that is neither (N, C, H, W) nor
+    (N, C, D, H, W), and for maps that are not of so many axes."""
+    spatial = [int(n) for n in size][2:]
+    axes = len(spatial)
+    if axes not in (2, 3):
+        raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
+    if theta.dim() != 3 or tuple(theta.shape) != (size[0], axes, axes + 1):
+        raise RuntimeError(f"affine_grid_generator(): Expected a batch of {axes}D affine matrices of size {[size[0], axes, axes + 1]} for size {list(size)}, "
+                           f"but got {list(theta.shape)}")
+    return placed_by(theta, spatial, bool(align_corners))
+
+
+_HOW = ("sum", "mean", "max")
+
+
+def embedding_bag(weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+                  per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
+    """`nn.functional.embedding_bag` with the table first and its mode as a number, 0 sum, 1 mean, 2 max, and what PyTorch's kernels find on the way.
+
+    Four tensors: the result (B, D); the bag of each index (N), left empty for sums of which PyTorch does not work it out; how many indices count in
+    each bag (B), and the rows that the maxima are of (B, D), 0 for an empty bag.  Sums leave the third 0, and the fourth is the third but for maxima.
+    The last three are of the type of `indices`.  Raises RuntimeError for another mode, for indices of another type than int32 and int64 and another
+    shape than (N), and for weights beside another mode than sum.
+    """
+    if mode not in (0, 1, 2):
+        raise RuntimeError("`mode` must be sum, mean, or max.")
+    kind = indices.dtype
+    if kind is not dtypes.int64 and kind is not dtypes.int32:
+        raise RuntimeError("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"{indices.type()} instead (while checking arguments for embedding_bag)")
+    if indices.dim() != 1 or offsets.dim() != 1:
+        raise RuntimeError(f"embedding_bag(): expected 1D indices and offsets, but got sizes {list(indices.shape)} and {list(offsets.shape)}")
+    if per_sample_weights is not None and mode != 0:
+        raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    made = F.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, _HOW[mode], sparse, per_sample_weights, include_last_offset, padding_idx)
+    narrow = weight.dtype in (dtypes.float32, dtypes.float16, dtypes.bfloat16)
+    if mode == 0 and padding_idx is None and narrow and weight.stride(1) == 1:
+        bag = indices.new_empty((0,))
+    else:
+        begins = offsets.narrow(0, 0, made.shape[0])
+        places = namespace("torch")["arange"](indices.shape[0], device=indices.device, dtype=kind)
+        bag = (namespace("torch")["searchsorted"](begins, places, right=True) - 1).to(kind)
+    if mode == 0:
+        sizes = indices.new_zeros((offsets.shape[0],))
+        return made, bag, sizes, sizes.clone()
+    at, which = indices, bag
+    if padding_idx is not None:
+        kept = (indices != padding_idx % weight.shape[0]).nonzero().reshape(-1)
+        at, which = indices[kept], bag[kept]
+    sizes = namespace("torch")["bincount"](which, minlength=made.shape[0]).to(kind)
+    if mode == 1:
+        return made, bag, sizes, sizes.clone()
+    first = first_greatest(weight.detach()[at], which.to(dtypes.int64), made.shape[0])
+    return made, bag, sizes, ops.cat([at, at.new_zeros((1,))])[first]

@@ -103,5 +103,41 @@ def feature_alpha_dropout(input: Any, p: float = 0.5, training: bool = False, in
     """`alpha_dropout` of whole channels of (N, C, ...)."""
     return _alpha(input, p, training, inplace, min(2, input.dim()))
 
+
+def _written(input: Any, p: float, train: bool, drop: Any) -> Any:  # noqa: A002
+    """What the in-place forms share: the range of p, and which calls change nothing."""
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if not train or p == 0.0 or not input.numel():
+        return input
+    return input.mul_(0) if p == 1.0 else drop()
+
+
+def _has_channels(input: Any) -> None:  # noqa: A002
+    if input.dim() < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+
+
+def alpha_dropout_(input: Any, p: float, train: bool) -> Any:  # noqa: A002
+    """`alpha_dropout` in place.  Raises RuntimeError for p that is no probability."""
+    return _written(input, p, train, lambda: _alpha(input, p, True, True, None))
+
+
+def feature_dropout_(input: Any, p: float, train: bool) -> Any:  # noqa: A002
+    """`feature_dropout` of (N, C, ...) in place.  Raises RuntimeError for p that is no probability, and for fewer axes."""
+    def drop() -> Any:
+        _has_channels(input)
+        return _drop_channels(input, p, True, True, 2)
+    return _written(input, p, train, drop)
+
+
+def feature_alpha_dropout_(input: Any, p: float, train: bool) -> Any:  # noqa: A002
+    """`feature_alpha_dropout` of (N, C, ...) in place.  Raises RuntimeError for p that is no probability, and for fewer axes."""
+    def drop() -> Any:
+        _has_channels(input)
+        return _alpha(input, p, True, True, 2)
+    return _written(input, p, train, drop)
+
+
 has("alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout feature_dropout", batch="draws")
 has("alpha_dropout dropout2d dropout3d feature_alpha_dropout", sparse="composite")

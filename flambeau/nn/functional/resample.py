@@ -290,10 +290,15 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     if align_corners and min(spatial) == 1:
         warn("Since version 1.3.0, affine_grid's unit grid spans a dimension of size 1 with the point 0 where align_corners=True, as it has no corners. See "
              "the documentation of affine_grid for details.")
-    axes = []
+    return placed_by(theta, spatial, bool(align_corners))
+
+
+def placed_by(theta: Any, spatial: list[int], align_corners: bool) -> Any:
+    """The places that affine maps `theta` (N, n, n + 1) send the points of a grid of this size to: (N, *spatial, n)."""
+    n, axes = len(spatial), []
     for s in spatial:
-        line = np.linspace(-1, 1, s) if s > 1 else np.zeros(1)
-        axes.append(line if align_corners else line * (s - 1) / s)
+        line = np.linspace(-1, 1, s) if s != 1 else np.zeros(1)
+        axes.append(line if align_corners else line * (s - 1) / max(s, 1))
     mesh = np.meshgrid(*axes, indexing="ij")
     base = np.stack([*reversed(mesh), np.ones_like(mesh[0])], -1).reshape(-1, n + 1)
     points = unasked(ops.from_numpy(base).to)(theta.device, theta.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..._core import ops
+from ..._core.layout import wrap_dim
 from ...autograd import no_grad
 from .. import functional as F
 from ..module import Module
@@ -14,10 +15,13 @@ M = TypeVar("M", bound=Module)
 
 
 def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
-    """The norm over all dimensions but `dim`, which are kept as 1; over everything if `dim` is -1."""
+    """The norm over all dimensions but `dim`, which are kept as 1; over everything if `dim` is -1.  Raises IndexError for a dimension that is not there,
+    TypeError for a power that is no int."""
+    if not isinstance(pow, int):
+        raise TypeError(f"norm_except_dim(): argument 'pow' (position 2) must be int, not {type(pow).__name__}")
     if dim == -1:
         return v.norm(pow)
-    dim %= max(v.dim(), 1)
+    dim = wrap_dim(dim, v.dim())
     shape = [1] * v.dim()
     shape[dim] = v.shape[dim]
     return v.transpose(0, dim).reshape(v.shape[dim], -1).norm(pow, 1).reshape(shape)

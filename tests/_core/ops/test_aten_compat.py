@@ -91,3 +91,47 @@ def test_torchs_own_forms_take_weights_first() -> None:
 def test_a_sum_and_its_positive_part():
     a, b = fb.tensor([[-3.0], [2.0]]), fb.tensor([1.0, -1.0])
     assert fb._add_relu(a, b).tolist() == [[0, 0], [3, 1]] and fb._add_relu(a, b, alpha=4).tolist() == [[1, 0], [6, 0]]
+
+
+def test_convolutions_of_any_rank() -> None:
+    x, w, b = fb.randn(2, 4, 7, 6), fb.randn(6, 2, 3, 2), fb.randn(6)
+    assert fb.equal(fb.convolution(x, w, b, [2, 1], [1], [1, 2], False, [0, 0], 2), F.conv2d(x, w, b, (2, 1), 1, (1, 2), 2))
+    line, kernel = fb.randn(2, 3, 5), fb.randn(3, 4, 2)
+    assert fb.equal(fb.convolution(line, kernel, None, [2], [0], [1], True, [1], 1), F.conv_transpose1d(line, kernel, None, 2, 0, 1))
+    with pytest.raises(TypeError, match=r"'stride' \(position 4\) must be tuple of ints"):
+        fb.convolution(x, w, b, 1, [0], [1], False, [0], 2)
+    with pytest.raises(TypeError, match=r"'output_padding' \(position 8\)"):
+        fb.convolution(x, w, b, [1], [0], [1], False, 0, 2)
+    with pytest.raises(RuntimeError, match="list of 1 values"):
+        fb.convolution(line, kernel, None, [1, 1], [0], [1], True, [0], 1)
+    with pytest.raises(RuntimeError, match="Expected 4-dimensional input"):
+        fb.convolution(x[0], w, b, [1], [0], [1], False, [0], 2)
+
+
+def test_convolutions_over_time_first() -> None:
+    rng = np.random.default_rng(1)
+    x, w, b = rng.standard_normal((6, 2, 3)), rng.standard_normal((2, 3, 5)), rng.standard_normal(5)
+    padded = np.pad(x, ((1, 1), (0, 0), (0, 0)))
+    want = sum(padded[k:k + 7] @ w[k] for k in range(2)) + b
+    tx, tw, tb = (fb.tensor(a, requires_grad=True) for a in (x, w, b))
+    made = fb.conv_tbc(tx, tw, tb, 1)
+    np.testing.assert_allclose(made.detach().numpy(), want, rtol=1e-12)
+    made.sum().backward()
+    np.testing.assert_allclose(tb.grad.numpy(), np.full(5, 14.0))
+    np.testing.assert_allclose(tx.grad.numpy(), np.broadcast_to(w.sum((0, 2)), x.shape))
+    assert F.conv_tbc is fb.conv_tbc
+    for wrong, told in (((tx[0], tw, tb), "Input must have 3 dims"), ((tx, tw[0], tb), "Weight tensor must have 3"), ((tx, tw, tb[None]), "1-D"),
+                        ((tx, tw[:, :2], tb), "input channels"), ((tx, tw, tb[:3]), "Bias size")):
+        with pytest.raises(RuntimeError, match=told):
+            fb.conv_tbc(*wrong)
+
+
+def test_the_norm_of_a_sparse_tensor() -> None:
+    x = fb.tensor([[3.0, 0.0], [0.0, -4.0]]).to_sparse()
+    assert fb.native_norm(x).item() == 5 and fb.native_norm(x, 1, (0, 1), False, fb.float64).item() == 7
+    with pytest.raises(RuntimeError, match="full reductions"):
+        fb.native_norm(x, 2, (0,), False, None)
+    with pytest.raises(RuntimeError, match="keepdim"):
+        fb.native_norm(x, 2, (), True, None)
+    with pytest.raises(NotImplementedError):
+        fb.native_norm(fb.ones(2))

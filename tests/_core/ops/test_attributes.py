@@ -247,3 +247,28 @@ def test_hooks_put_in_the_place_of_others():
     x._backward_hooks, x.grad = None, None
     (x * 2).sum().backward()
     assert x.grad.tolist() == [2, 2]
+
+
+def test_axes_in_the_order_of_memory() -> None:
+    x = fb.empty(2, 3, 5, 7)
+    assert x.dim_order() == (0, 1, 2, 3) and x.transpose(1, 3).dim_order() == (0, 3, 2, 1)
+    assert x.to(memory_format=fb.channels_last).dim_order(ambiguity_check=True) == (0, 2, 3, 1)
+    assert fb.ones(3).expand(2, 3).dim_order() == (0, 1)
+    one = fb.empty(1, 3)
+    assert one.dim_order() == one.dim_order(ambiguity_check=[fb.contiguous_format]) == (0, 1)
+    for check, y in ((True, one), ([fb.contiguous_format, fb.channels_last], fb.empty(1, 3, 1, 1))):
+        with pytest.raises(RuntimeError, match="does not have unique dim order"):
+            y.dim_order(ambiguity_check=check)
+    for wrong in (3, [3], "no"):
+        with pytest.raises(TypeError, match="bool or a list of memory formats"):
+            one.dim_order(ambiguity_check=wrong)
+    with pytest.raises(AttributeError, match="dim order on sparse type"):
+        fb.eye(2).to_sparse().dim_order()
+
+
+def test_what_loading_leaves_in_a_tensors_place() -> None:
+    x, other = fb.zeros(2), fb.nn.Parameter(fb.ones(2))
+    made = x.module_load(other)
+    assert made.data_ptr() == x.data_ptr() and x.tolist() == [1, 1] and not made.requires_grad
+    assert x.module_load(other, assign=True).data_ptr() == other.data_ptr()
+    assert x.const_data_ptr() == x.data_ptr() and x.is_distributed() is False

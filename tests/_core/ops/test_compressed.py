@@ -237,3 +237,18 @@ def test_a_pass_from_a_sparse_leaf_fills_its_own_gradient():
     one = torch.tensor([3.0], requires_grad=True)
     torch.sparse_coo_tensor([[0], [0]], one * 2, (1, 1)).backward()
     assert one.grad.tolist() == [2.0]
+
+
+def test_parts_in_memory_of_their_own() -> None:
+    x = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+    for s, parts in ((x.to_sparse(), ("indices", "values")), (x.to_sparse_csr(), ("crow_indices", "col_indices", "values")),
+                     (x.to_sparse_csc(), ("ccol_indices", "row_indices", "values"))):
+        for part in parts:
+            made, own = getattr(torch, f"{part}_copy")(s), getattr(s, part)()
+            assert made.tolist() == own.tolist() and made.data_ptr() != own.data_ptr()
+    out = torch.empty(2)
+    assert torch.values_copy(x.to_sparse(), out=out) is out and out.tolist() == [2.0, 3.0]
+    with pytest.raises(RuntimeError, match="Strided"):
+        torch.crow_indices_copy(x)
+    with pytest.raises(RuntimeError, match="row compressed"):
+        torch.crow_indices_copy(x.to_sparse())

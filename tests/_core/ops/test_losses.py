@@ -329,3 +329,28 @@ def test_a_target_of_several_classes_is_refused():
         fb.nn.functional.nll_loss(fb.ones(10, 3), fb.zeros(10, 2, dtype=fb.int64))
     with pytest.raises(RuntimeError, match="Expected input and target of one shape"):
         fb.nn.functional.multilabel_margin_loss(fb.ones(0), fb.ones(10, dtype=fb.int64))
+
+
+@pytest.mark.parametrize("outer", [(), (4, 3)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_loss_of_a_linear_map(outer, bias, reduction):
+    loss = fb.nn.LinearCrossEntropyLoss(5, 7, out_features=outer, bias=bias, reduction=reduction, dtype=fb.float64, label_smoothing=0.1)
+    g = np.random.default_rng(0)
+    x, target = g.standard_normal((2, 5)), g.integers(0, 7, (2, *outer))
+    logits = x @ loss.linear.weight.detach().numpy().T + (loss.linear.bias.detach().numpy() if bias else 0)
+    logs = logits.reshape(2, 7, *outer)
+    logs = logs - np.log(np.exp(logs).sum(1, keepdims=True))
+    want = -0.9 * np.take_along_axis(logs, target[:, None], 1)[:, 0] - 0.1 * logs.mean(1)
+    want = want if reduction == "none" else want.mean() if reduction == "mean" else want.sum()
+    made = loss(fb.tensor(x), fb.tensor(target))
+    np.testing.assert_allclose(made.detach().numpy(), want, rtol=1e-12)
+    made.sum().backward()
+    assert loss.linear.weight.grad.shape == (7 * int(np.prod(outer)), 5) and list(loss.state_dict()) == ["linear.weight", *["linear.bias"] * bias]
+
+
+def test_the_loss_of_a_linear_map_shows_its_arguments():
+    shown = repr(fb.nn.LinearCrossEntropyLoss(3, 4, out_features=(2,), bias=True, reduction="sum"))
+    assert "num_classes=4, out_features=(2,), bias=True, reduction=sum" in shown
+    with pytest.raises(ValueError, match="not a valid value for reduction"):
+        fb.nn.LinearCrossEntropyLoss(3, 4, reduction="all")

@@ -416,3 +416,9 @@ def test_sparse_tensors_have_no_memory_format(name):
     assert getattr(torch, name)(s)._nnz() == 0
     with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
         getattr(torch, name)(s, memory_format=torch.preserve_format)
+
+
+def test_saddmm_is_sspaddmm() -> None:
+    a, b = torch.eye(2).to_sparse(), torch.ones(2, 2)
+    assert torch.saddmm(a, a, b, beta=2, alpha=3).to_dense().tolist() == torch.sspaddmm(a, a, b, beta=2, alpha=3).to_dense().tolist() == [[5, 3], [3, 5]]
+    assert not hasattr(torch.Tensor, "saddmm")

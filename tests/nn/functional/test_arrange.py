@@ -189,3 +189,11 @@ def test_images_with_their_channels_innermost_stay_so():
         (gx,), (gy,) = (flambeau.autograd.grad(r, t, g) for r, t in ((made, x), (plain, y)))
         assert flambeau.equal(gx, gy)
     assert flambeau.autograd.grad(F.pad(x, (1, 1, 1, 1), mode="reflect").sum(), x)[0].is_contiguous(memory_format=last)
+
+
+def test_channels_are_dealt_out_by_another_name() -> None:
+    x = flambeau.arange(8.0).reshape(1, 4, 2)
+    assert flambeau.native_channel_shuffle(x, 2).tolist() == x.numpy().reshape(1, 2, 2, 2).transpose(0, 2, 1, 3).reshape(1, 4, 2).tolist()
+    assert flambeau.nn.functional.native_channel_shuffle is flambeau.native_channel_shuffle
+    with pytest.raises(RuntimeError, match="divisible by groups"):
+        flambeau.native_channel_shuffle(x, 3)

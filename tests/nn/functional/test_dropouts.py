@@ -45,3 +45,23 @@ def test_bad_shapes():
         F.dropout2d(flambeau.ones(1, 1, 1, 1, 1))
     with pytest.warns(UserWarning, match="assuming that channel-wise 1D dropout behavior is desired"):
         F.dropout2d(flambeau.ones(1, 2, 2))
+
+
+@pytest.mark.parametrize("name", ["alpha_dropout", "feature_dropout", "feature_alpha_dropout"])
+def test_dropouts_in_place(name: str) -> None:
+    x = flambeau.rand(3, 4, 2)
+    flambeau.manual_seed(3)
+    want = getattr(flambeau, name)(x, 0.5, True)
+    flambeau.manual_seed(3)
+    given = x.clone()
+    made = getattr(flambeau, name + "_")(given, 0.5, True)
+    assert made is given and flambeau.equal(made, want) and not flambeau.equal(made, x)
+    assert flambeau.equal(getattr(flambeau, name + "_")(x.clone(), 0.5, False), x)
+    assert not getattr(flambeau, name + "_")(x.clone(), 1.0, True).any()
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        getattr(flambeau, name + "_")(x, 1.5, True)
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        getattr(flambeau, name + "_")(flambeau.ones(2, 2, requires_grad=True), 0.5, True)
+    if name != "alpha_dropout":
+        with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+            getattr(flambeau, name + "_")(flambeau.ones(3), 0.5, True)

@@ -58,3 +58,12 @@ def test_a_class_that_answers_is_told_which_was_called() -> None:
 def test_a_wrong_name_is_told() -> None:
     with pytest.raises(AttributeError, match="'no_such_function'"):
         F.no_such_function  # noqa: B018
+
+
+def test_names_that_lie_elsewhere() -> None:
+    from flambeau import _jit_internal
+    assert F.Tensor is torch.Tensor and F.handle_torch_function is overrides.handle_torch_function
+    assert F.has_torch_function((1,)) is F.has_torch_function_unary(torch.ones(1)) is F.has_torch_function_variadic(1, 2) is False
+    assert F.boolean_dispatch is _jit_internal.boolean_dispatch and F.BroadcastingList2[int] == list[int]
+    assert F.BroadcastingList1 is F.BroadcastingList3 and F.assert_int_or_pair is _jit_internal.assert_int_or_pair
+    assert "has_torch_function" in dir(F)

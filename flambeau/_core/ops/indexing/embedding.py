@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd import tape
-from ...autograd.mode import no_recording
+from ...autograd import inplace, tape
+from ...autograd.mode import _grad, no_recording
 from ...dtypes import int64, title
 from ...tensor import Tensor
 from ..casts import to_dtype
@@ -64,6 +64,28 @@ def _rows_used(g: Tensor, shape: tuple[int, ...], at: Tensor, padding: int | Non
         where, values = where[kept], values[kept]
     made: Tensor = make(Coo, (where.unsqueeze(0),), values, shape)
     return made
+
+
+def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:  # noqa: A002
+    """Scales the rows of a table (num, dim) that `indices` name down to a `norm_type`-norm of max_norm where they are longer, in place.
+
+    Raises RuntimeError for a table of other axes, for indices that are neither int32 nor int64, and for a leaf that requires grad; IndexError for indices
+    of no row.
+    """
+    if len(input.meta.shape) != 2:
+        raise RuntimeError(f"Expected 2-dimensional tensor, but got {len(input.meta.shape)}-dimensional tensor for argument #1 'self' (while checking "
+                           "arguments for embedding_renorm_)")
+    if indices.meta.dtype.name not in ("int64", "int32"):
+        raise RuntimeError(f"Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"torch.{title(indices.meta.dtype)}Tensor instead (while checking arguments for embedding_renorm_)")
+    if _grad.get() and inplace.of_leaf(input):
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    at: Any = indices.reshape(-1)
+    n = input.meta.shape[0]
+    if at.meta.numel and not at.meta.device.type == "meta" and bool(((at < 0) | (at >= n)).any()):
+        raise IndexError(f"embedding_renorm_: an index is out of range for a table of size {list(input.meta.shape)}")
+    _renormalise(input, indices, max_norm, norm_type)
+    return input
 
 
 def _renormalise(weight: Tensor, index: Tensor, max_norm: float, p: float) -> None:

@@ -27,3 +27,19 @@ def test_embeddings():
     assert short[1].norm().item() == pytest.approx(1, rel=1e-4) and short[0].tolist() == (A[0][0] * 10).tolist()
     with pytest.raises(IndexError):
         F.embedding(fb.tensor([3]), short)
+
+
+def test_long_rows_are_scaled_down_in_place() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((5, 3)) * 3
+    w = fb.tensor(table)
+    before = w._version
+    assert fb.embedding_renorm_(w, fb.tensor([[1, 1], [4, 0]]), 1.0, 2.0) is w and w._version > before
+    length = np.linalg.norm(table, axis=1, keepdims=True)
+    used = np.isin(np.arange(5), [0, 1, 4])[:, None]
+    np.testing.assert_allclose(w.numpy(), np.where(used & (length > 1), table / (length + 1e-7), table), rtol=1e-6)
+    for args, error, told in (((w[0], fb.tensor([0])), RuntimeError, "2-dimensional"), ((w, fb.ones(1)), RuntimeError, "Long, Int"),
+                              ((w, fb.tensor([5])), IndexError, "out of range"), ((w, fb.tensor([-1])), IndexError, "out of range"),
+                              ((fb.nn.Parameter(w), fb.tensor([0])), RuntimeError, "leaf Variable")):
+        with pytest.raises(error, match=told):
+            fb.embedding_renorm_(*args, 1.0, 2.0)
