@@ -18,6 +18,7 @@ ALLOWED = {
     "_core/errors.py": WORDS,
     "_core/ops/device_errors.py": WORDS,
     "_core/compile/knowing.py": "says why nothing is learned of a compiled call, and at which line",
+    "_core/compile/reads.py": "`global x` in a text that is carried out is about the globals of that text, which its frame has",
     "script/missing.py": WORDS,
     "script/tracebacks.py": "knows what called the command, which no traceback shows",
     "distributed/peers.py": LINES,

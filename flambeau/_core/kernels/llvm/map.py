@@ -36,6 +36,7 @@ WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 # ------------------------------------------------------------------------------------------------------------ planning
 def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Plan:
     """How `program` is launched over `domain`; the domain has elements."""
+    key: tuple[Any, ...]
     dense = dense_of(program, domain, strides)
     if dense is not None:
         n, sizes = dense.elements, dense.sizes
