@@ -40,7 +40,7 @@ FAMILIES = {
         tile: x, (2, 2) | repeat_interleave: x, 2 | cat | stack | hstack | vstack | dstack | column_stack | block_diag: x, y | cartesian_prod: v, w
         combinations: v | select_scatter: x, v, 0, 1 | slice_scatter: x, row, 0, 1, 2 | diagonal_scatter: x, v
         as_strided_scatter: x, row, (1, 4), strides | complex: x, y | polar: x, y | conj_physical: c | positive | channel_shuffle: image4, 2
-        pixel_shuffle: image4, 2 | pixel_unshuffle: image, 2 | Tensor.type: x, torch.float64""",
+        native_channel_shuffle: image4, 2 | pixel_shuffle: image4, 2 | pixel_unshuffle: image, 2 | Tensor.type: x, torch.float64""",
     "creation": """
         empty: n, n | zeros: n, n | ones: n, n | full: shape, 0.5 | empty_strided: shape, strides | empty_permuted: shape, (1, 0) | empty_like
         new_empty: x, shape | zeros_like | new_zeros: x, shape | ones_like | new_ones: x, shape | full_like: x, 0.5 | new_full: x, shape, 0.5
@@ -48,7 +48,8 @@ FAMILIES = {
         eye: n | tensor: nested | scalar_tensor: 0.5 | from_numpy: array | as_tensor: nested | asarray: nested | from_dlpack: x | to_dlpack: x
         frombuffer: memory, dtype=torch.float32 | fill_: o, 0.5 | zero_: o | fill: x, 0.5 | tril_indices: n, n | triu_indices: n, n | vander: v
         linalg.vander: v | one_hot: target | hann_window | hamming_window | blackman_window | bartlett_window | kaiser_window | new | fft.fftfreq: n
-        fft.rfftfreq: n | affine_grid: theta, theta_size""",
+        fft.rfftfreq: n | affine_grid: theta, theta_size
+        affine_grid_generator: theta, theta_size, False""",
     "random": """
         rand: n, n | rand_like | randn: n, n | randn_like | randint: 0, 9, shape | randint_like: x, 0, 9 | normal: x, y | uniform_: o | normal_: o
         random_: o | exponential_: o | cauchy_: o | log_normal_: o | geometric_: o, 0.5 | bernoulli | bernoulli_: o | dropout | dropout_: o
@@ -72,6 +73,7 @@ FAMILIES = {
     "reductions": """
         sum | sum_to_size: x, 1, n | nansum | mean | nanmean | prod | all: mask | any: mask | count_nonzero | var | std | var_mean | std_mean | norm
         linalg.norm | linalg.vector_norm | linalg.matrix_norm | frobenius_norm: x, (0, 1) | nuclear_norm | dist | logsumexp: x, 1 | trace: x | max
+        norm_except_dim: x
         min | amax: x, 1 | amin: x, 1 | aminmax | argmax: x, 1 | argmin: x, 1 | median: x, 1 | nanmedian: x, 1 | mode | quantile: x, 0.5
         nanquantile: x, 0.5 | kthvalue: x, 2 | hash_tensor | segment_reduce: v, "sum", lengths=lengths | cov | corrcoef | trapezoid
         cumulative_trapezoid | diff | gradient | histc: x, 4 | histogram: x, 4 | histogramdd: points, [2, 2, 2] | bincount: target""",
@@ -96,6 +98,7 @@ FAMILIES = {
         scaled_dot_product_attention: q, k, heads | multi_head_attention_forward: sq, sk, sv, width, nh, in_w, in_b, None, None, False, 0.0, out_w, out_b""",
     "convolutions": """
         conv1d: line, k1, bias4 | conv2d: image, k2, bias4 | conv3d: volume, k3, bias4 | conv_transpose1d: line, t1, bias4
+        convolution: image, k2, bias4, (1, 1), (0, 0), (1, 1), False, (0, 0), 1 | conv_tbc: b1, b2, v
         conv_transpose2d: image, t2, bias4 | conv_transpose3d: volume, t3, bias4 | fold: columns, folded, (2, 2)
         nn.functional.unfold: image, (3, 3)""",
     "pooling": """
@@ -109,13 +112,15 @@ FAMILIES = {
     "resampling": """
         interpolate: image, scale_factor=2 | upsample: image, scale_factor=2 | upsample_nearest: image, scale_factor=2
         upsample_bilinear: image, scale_factor=2 | grid_sample: image, grid, align_corners=False
-        grid_sampler: image, grid, 0, 0, False""",
+        grid_sampler: image, grid, 0, 0, False | grid_sampler_2d: image, grid, 0, 0, False
+        grid_sampler_3d: volume, volume[:, :3].movedim(1, -1), 0, 0, False""",
     "gather and scatter": """
         gather: x, 0, index | scatter: x, 0, index, y | scatter_add: x, 0, index, y | scatter_reduce: x, 0, index, y, "sum"
         take_along_dim: x, index, 0 | index_select: x, 0, order | index_add: x, 0, order, y | index_copy: x, 0, order, y
         index_fill: x, 0, order, 0.5 | index_reduce: x, 0, order, y, "amax" | take: x, index | put: x, index, y | put_: o, index, y
         index_put: x, (order,), y | index_put_: o, (order,), y | masked_fill: x, mask, 0.5 | masked_scatter: x, mask, y | masked_select: x, mask
-        embedding: target, x | torch.embedding: x, target | embedding_bag: target, x, offsets | torch.embedding_bag: x, target, offsets
+        embedding: target, x | torch.embedding: x, target | embedding_renorm_: o, index, 1.0, 2.0
+        embedding_bag: target, x, offsets | torch.embedding_bag: x, target, offsets
         unravel_index: target, shape | sparse_mask: x, sparse""",
     "sorting and searching": "sort | argsort | msort | topk: x, 2 | unique | unique_consecutive | searchsorted: sorted_, x | bucketize: x, sorted_",
     "losses": """
@@ -143,6 +148,8 @@ FAMILIES = {
     "queries": """
         item: scalar | tolist | numpy: x | dim | numel | nelement | size | stride | storage_offset | data_ptr | element_size | get_device
         is_complex | is_conj | is_contiguous | is_floating_point | is_inference | is_neg | is_signed | is_pinned | is_shared | is_coalesced: sparse
+        indices_copy: sparse_c | values_copy: sparse_c | col_indices_copy: csr | crow_indices_copy: csr
+        ccol_indices_copy: csr.to_sparse_csc() | row_indices_copy: csr.to_sparse_csc() | native_norm: sparse_c
         indices: sparse_c | values: sparse_c | coalesce: sparse | sparse_dim: sparse | dense_dim: sparse | col_indices: csr | crow_indices: csr
         to_dense: sparse | to_sparse | to_sparse_csr | to_sparse_bsr: x, (2, 2) | to_sparse_bsc: x, (2, 2)
         requires_grad_: o | storage | untyped_storage | result_type: x, y
@@ -179,5 +186,8 @@ SKIPPED = {
     "is in every line with backward, or says something only there": "backward retain_grad",
     "takes a file": "from_file",
     "is of Python's numbers": "sym_ite sym_sum",
+    "raises an error whatever it is given": "reinforce",
+    "has parameters of its own shapes; a network's step is a line of `make bench`": "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
+    "takes a Python function, or what such a call gave": "fork wait boolean_dispatch",
     "takes a Python function": "cond explain apply_ map_ map2_ register_hook register_post_accumulate_grad_hook",
 }
