@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 import flambeau as torch
-from flambeau._core.compile import passes
+from flambeau._core.compile import history, passes
+from flambeau._core.compile import kept as keeping
 from flambeau.nn import functional as F
 
 _TYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.bool)
@@ -152,7 +154,9 @@ def test_random_programs_are_those_of_python(steps: list[tuple[str, int, int, in
 
 
 @pytest.mark.usefixtures("always_kept")
-def test_random_programs_compiled_are_those_of_python() -> None:
+def test_random_programs_compiled_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (keeping, history):  # memory is filled with NaN as soon as nobody is said to read it any more
+        monkeypatch.setattr(module, "shortened", partial(passes.shortened, spoils=True))
     kept = []
 
     def spoil_records(made: Any) -> None:
