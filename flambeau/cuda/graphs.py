@@ -1,4 +1,4 @@
-"""CUDA graphs: work of a stream captured once and queued again as one item (torch.cuda.CUDAGraph), on simulated GPUs."""
+"""CUDA graphs: work of a stream captured once and queued again as one item (torch.cuda.CUDAGraph)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CUDAGraph:
         if self._graph is None:
             raise RuntimeError("debug_dump: there is no captured graph")
         with open(debug_path, "w", encoding="utf-8") as file:
-            file.writelines(f"{item.name}\n" for item in self._graph.driver_graph.items)
+            file.writelines(f"{name}\n" for name in self._graph.names)
 
 
 class graph:

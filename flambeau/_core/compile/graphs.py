@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .record import Recording, Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..drivers.interface import Driver
     from ..runtime.gpus import Gpu
     from ..runtime.streams import Stream
 
@@ -37,6 +39,9 @@ class PrivatePool:
     def __init__(self) -> None:
         self.free: dict[int, list[int]] = {}
         self.blocks: list[tuple[int, Any]] = []
+        self.handles: list[Any] = []  # the streams that were captured, whose blocks these are
+        self.users: dict[Any, Stream] = {}  # those on which graphs were replayed
+        weakref.finalize(self, _given_back, self.blocks, self.handles, self.users).atexit = False
 
     def taker(self, g: Gpu, handle: Any, otherwise: Callable[[int], tuple[int, Any]]) -> Callable[[int], tuple[int, Any]]:
         """What this thread's requests are served by; those of others are served as before."""
@@ -54,13 +59,26 @@ class PrivatePool:
             return address, _Back(self, size)
         return take
 
-    def __del__(self) -> None:
-        for address, back in self.blocks:
-            back.append(address)
+
+def _given_back(blocks: list[tuple[int, Any]], handles: list[Any], users: dict[Any, Stream]) -> None:
+    """The memory of graphs goes back to the streams that it was taken on; whoever takes it next comes after the replays."""
+    for handle, stream in users.items():
+        driver = stream._gpu.driver
+        mark = driver.event_create()
+        driver.event_record(mark, handle)
+        for own in handles:
+            if own is not handle:
+                driver.stream_wait_event(own, mark)
+    for address, back in blocks:
+        back.append(address)
 
 
 class GpuRecording(Recording):
-    """What is noted while a driver captures: the sources of numbers.  Work of the host is done, and is no part of the graph."""
+    """What is noted while a driver captures a graph: the sources of numbers.  Work of the host is done, and is no part of the graph."""
+
+    def __init__(self, driver: Driver, graph: Any) -> None:
+        super().__init__()
+        self.driver, self.graph, self.names = driver, graph, list[str]()
 
     def _begin(self) -> None:
         self.before = Living([])
@@ -85,9 +103,11 @@ class GpuRecording(Recording):
         first: list[tuple[Any, ...]] = [values]  # nothing runs while it is captured: the first replay is this step
         return self._source(lambda: first.pop() if first else again(), values, True)
 
-    def _launched(self, dev: Any, stream: Any, prepared: Any, args: tuple[Any, ...]) -> None:
-        if get_ident() == self.thread and dev.type == "cuda" and not prepared.lasting:
-            self.refuse(f"{prepared.name} is a launch that may not be kept")
+    def _launched(self, dev: Any, stream: Any, prepared: Any, args: tuple[Any, ...]) -> Any:
+        if get_ident() != self.thread or dev.type != "cuda":
+            return None
+        self.names.append(prepared.name)
+        return lambda: self.driver.graph_launched(self.graph, stream._handle, prepared, args)
 
     def _copied(self, copy: Any) -> None:
         if get_ident() == self.thread and "cuda" in (copy.source.type, copy.target.type) and (copy.blocking or copy.path in ("staged", "pageable", "host")):
@@ -106,10 +126,11 @@ class Graph:
         if get_ident() in capture.active:
             raise RuntimeError("a capture of this thread is under way already")
         self.pool, self.sources = pool, list[Source]()
+        pool.handles.append(stream._handle)
         self.changing: dict[int, list[tuple[int, Any]]] = {}
         self.arguments: list[tuple[Any, ...]] = []
-        self.recording = GpuRecording()
         self.driver_graph = g.driver.graph_begin(stream._handle)
+        self.recording = GpuRecording(g.driver, self.driver_graph)
         self.recording.__enter__()
         self._before = memory.takes.get(g.device)
         memory.takes[g.device] = pool.taker(g, stream._handle, self._before or (lambda nbytes: gpus.block(g.device, nbytes)))
@@ -126,7 +147,7 @@ class Graph:
     def end(self) -> None:
         """Ends the capture."""
         self.close()
-        self.sources = self.recording.sources
+        self.sources, self.names = self.recording.sources, self.recording.names
         self.arguments = self.gpu.driver.graph_arguments(self.driver_graph)
         seen = set()
         for i, args in enumerate(self.arguments):
@@ -149,3 +170,4 @@ class Graph:
             changed[i] = tuple(args)
         stream: Stream = gpus.current_stream(self.gpu.device)
         self.gpu.driver.graph_launch(stream._handle, self.driver_graph, changed)
+        self.pool.users[stream._handle] = stream

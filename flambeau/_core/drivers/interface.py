@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..kernels.programs import PreparedLaunch
     from ..kernels.specs import Spec
 
+NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
+
 
 class Properties:
     """What a device is.  Sizes in bytes, clocks in kHz."""
@@ -237,12 +239,16 @@ class Driver(ABC):
         with it.  What would make the host wait for captured work raises AcceleratorError."""
         raise RuntimeError(f"{type(self).__name__} does not capture graphs")
 
+    def graph_launched(self, graph: Any, stream: Any, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:  # noqa: B027
+        """What was launched on a stream just now, as dispatch showed it: for drivers whose launches go past them."""
+
     def graph_end(self, graph: Any) -> None:
-        """Ends the capture of a graph."""
+        """Ends the capture of a graph, one that failed too."""
         raise NotImplementedError
 
     def graph_arguments(self, graph: Any) -> list[tuple[Any, ...]]:
-        """The arguments of each of a graph's items that is a launch; () for the others."""
+        """Makes a graph whose capture has ended ready to be queued.  The arguments of each of its items that is a launch; () for the others.  Raises
+        AcceleratorError where the capture failed."""
         raise NotImplementedError
 
     def graph_launch(self, stream: Any, graph: Any, changed: dict[int, tuple[Any, ...]]) -> None:

@@ -302,7 +302,8 @@ class Pool:
         """A block for an empty bin, from the gentlest step to the harshest."""
         steps: tuple[Callable[[Bin], int], ...] = (
             self._new, self._from_other_stream, self._after_pending, self._after_release, self._after_collection)
-        for i, step in enumerate(steps):
+        captured = b.stream is not None and self.driver.capturing(b.stream)
+        for i, step in enumerate(steps[:2] if captured else steps):  # nobody waits for the device while its work is captured
             if i == 3:
                 self.retries += 1
             address = step(b)
@@ -352,7 +353,10 @@ class Pool:
         for (stream, size), shelf in self.shelves.items():
             if size == b.size and stream is not b.stream and shelf:
                 address = shelf.pop()
-                self.driver.stream_wait_event(b.stream, self._mark(stream))
+                if b.stream is not None and self.driver.capturing(b.stream):  # work that is captured cannot wait for work that is not
+                    self.driver.event_synchronize(self._mark(stream))
+                else:
+                    self.driver.stream_wait_event(b.stream, self._mark(stream))
                 return address
         return 0
 

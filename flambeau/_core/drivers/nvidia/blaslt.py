@@ -185,7 +185,6 @@ class Library:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver, self.lib = driver, load()
         self._handles: dict[int, ctypes.c_void_p] = {}
-        self._workspaces: dict[Stream, int] = {}
         self._made: dict[Any, Callable[[Any, tuple[Any, ...]], None] | None] = {}
         self._lock = threading.RLock()
 
@@ -197,14 +196,6 @@ class Library:
                 found = ctypes.c_void_p()
                 check(self.lib.cublasLtCreate(ctypes.byref(found)), "starting")
                 self._handles[device] = found
-            return found
-
-    def workspace(self, stream: Stream) -> int:
-        """Memory for work of one stream, which runs in order.  0: there is no room, and kernels without must do."""
-        with self._lock:
-            found = self._workspaces.get(stream) or self.driver.alloc(stream.device, _WORKSPACE)
-            if found:
-                self._workspaces[stream] = found
             return found
 
     def product(self, device: int, *what: Any) -> Callable[[Any, tuple[Any, ...]], None] | None:
@@ -244,7 +235,6 @@ class Library:
         name = cache.key("cublaslt product", str(self.lib.cublasLtGetVersion()), driver.properties(device).name, repr(
             (d.name, m, n, k, a, b, c, batch, tf32, wide, epilogue))) if timed else ""
         untimed: set[int] = set()
-        workspaces = self._workspaces
         lock = self._lock
         current, state, addressof = driver._current, driver._devices[device].state, ctypes.addressof
 
@@ -300,10 +290,10 @@ class Library:
             those = chosen.get(alignment) or choose(alignment)
             room = 0
             if those[0].workspace:
-                room = workspaces.get(stream) or self.workspace(stream)
+                room = driver.room(stream, "cublaslt", _WORKSPACE)  # where there is none, kernels without must do
                 if not room:
                     those = chosen.get(-alignment) or choose(alignment, 0)
-            if alignment in untimed and room:
+            if alignment in untimed and room and stream.graph is None:  # what is captured cannot be timed
                 untimed.discard(alignment)
                 time(those, stream, args, room)
                 cache.store(f"{name}-{alignment}", bytes(those[0]))

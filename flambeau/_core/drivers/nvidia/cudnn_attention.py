@@ -139,19 +139,14 @@ class _Attention:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver, self.able, self.made = driver, graphs.ready(), 0
         self._plans: dict[Any, list[graphs.Plan]] = {}
-        self.rooms: dict[Stream, int] = {}
         self._lock = threading.RLock()
 
     def room(self, stream: Stream) -> int:
         """Workspace for what is done on a stream, one after another."""
-        with self._lock:
-            found = self.rooms.get(stream)
-            if found is None:
-                found = self.driver.alloc(stream.device, SHARED_ROOM)
-                if not found:
-                    raise RuntimeError(f"cuDNN needs {SHARED_ROOM} bytes of workspace, and the GPU has no room for it")
-                self.rooms[stream] = found
-            return found
+        found = self.driver.room(stream, "cudnn attention", SHARED_ROOM)
+        if not found:
+            raise RuntimeError(f"cuDNN needs {SHARED_ROOM} bytes of workspace, and the GPU has no room for it")
+        return found
 
     def plan(self, library: cudnn.Library, version: int, device: int, shape: Shape, fixed: bool, back: bool) -> list[graphs.Plan]:
         """The best plan, or nothing; kept, since making one takes the library half a second, unless the disk has it."""
@@ -245,7 +240,7 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
             return
         handle = handles.get(stream) or library.handle(stream)
         if shared:
-            run(*args, kept.rooms.get(stream) or kept.room(stream), handle.value)
+            run(*args, kept.room(stream), handle.value)
         else:
             run(*args, handle.value)
         if failed[0]:

@@ -110,16 +110,12 @@ class _Convolutions:
     def __init__(self, driver: NvidiaDriver) -> None:
         self.driver, self.able = driver, graphs.ready()
         self.tried: dict[Any, graphs.Plan] = {}
-        self._rooms: dict[Stream, tuple[int, int]] = {}
 
     def room(self, stream: Stream, nbytes: int) -> int:
-        """Workspace of a stream, for plans that need more than their callers know of.  What was too small is kept: work may still use it."""
-        address, size = self._rooms.get(stream, (0, 0))
-        if size < nbytes:
-            address = self.driver.alloc(stream.device, nbytes)
-            if not address:
-                raise RuntimeError(f"cuDNN needs {nbytes} bytes of workspace, and the GPU has no room for it")
-            self._rooms[stream] = address, nbytes
+        """Workspace of a stream, for plans that need more than their callers know of."""
+        address = self.driver.room(stream, "cudnn convolutions", nbytes)
+        if not address:
+            raise RuntimeError(f"cuDNN needs {nbytes} bytes of workspace, and the GPU has no room for it")
         return address
 
     def name(self, library: cudnn.Library, device: int, key: Any) -> str:
@@ -199,7 +195,7 @@ class _Launch:
         """Tries what is to be tried; passes over what is refused; asks for other room where the next plan needs it."""
         with self.lock:
             space = prepared.workspace
-            if aligned and self.trying:
+            if aligned and self.trying and stream.graph is None:  # what is captured cannot be timed
                 self._try(stream, args, handle, space)
             if not aligned and self.loose is None:
                 self.loose = _Way(self._proposed(self.shape.graph(self.lib, self.shape.d.itemsize)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ... import errors
 from ...kernels.specs import Loop
 from ..interface import Driver, Properties
-from . import cuda_errors, probe, staged
+from . import cuda_errors, graphs, probe, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Spec
     from .device_asserts import Complaints
+    from .graphs import Graph
 
 _GRAIN = 512
 _END = 1 << 64
@@ -63,13 +64,15 @@ class Stream:
     """A stream of a device: `handle` is the binding's, `raw` its number.  Both are made when first asked for, so that a GPU that
     is only seen, not used, gets no context."""
 
-    __slots__ = ("device", "priority", "driver", "handle", "raw", "kept", "__weakref__")
+    __slots__ = ("device", "priority", "driver", "handle", "raw", "kept", "graph", "rooms", "__weakref__")
     handle: Any
     raw: int
 
     def __init__(self, driver: NvidiaDriver, device: int, priority: int) -> None:
         self.driver, self.device, self.priority = driver, device, priority
         self.kept: deque[tuple[Event, Any]] = deque()  # what copies read or write, until they are done
+        self.graph: Graph | None = None  # into which its work is captured
+        self.rooms: dict[Any, tuple[int, int]] = {}  # workspaces of libraries, by whose: address and size
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("handle", "raw"):
@@ -90,10 +93,11 @@ class Stream:
 class Event:
     """A place in a stream's work.  Its handle is made when first recorded, since it belongs to that stream's device."""
 
-    __slots__ = ("flags", "device", "handle", "raw", "pool", "__weakref__")
+    __slots__ = ("flags", "device", "handle", "raw", "pool", "graph", "__weakref__")
 
     def __init__(self, flags: int) -> None:
         self.flags = flags
+        self.graph: Graph | None = None  # in which it was recorded last
         self.device = -1
         self.handle: Any = None
         self.raw = 0
@@ -142,6 +146,7 @@ class NvidiaDriver(Driver):
         self._launches: Any = None
         self._record: Callable[[int, int], int] = self._first_record
         self._external: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()  # other libraries' streams, by their numbers
+        self._capturing: set[Graph] = set()
         self.complaints: Complaints | None = None  # once a kernel that may complain has been prepared
         self.after_waits: tuple[Callable[[int], None], ...] = ()  # called with a device that the host has waited for; they raise what was found there
         os.register_at_fork(after_in_child=self._in_child)
@@ -285,6 +290,9 @@ class NvidiaDriver(Driver):
         self._let(other, d)
 
     def synchronize(self, device: int) -> None:
+        for graph in list(self._capturing):
+            if graph.device == device:
+                graphs.permit(graph)
         d = self._use(device)
         code, = self._cu.cuCtxSynchronize()
         self._check(d, code, "waiting for the device")
@@ -451,8 +459,27 @@ class NvidiaDriver(Driver):
         d = self._use(stream.device)
         code, = self._cu.cuStreamDestroy(stream.handle)
         self._check(d, code, "ending a stream")
+        for address, _ in stream.rooms.values():
+            self.free(stream.device, address)
+
+    def room(self, stream: Stream, whose: Any, nbytes: int) -> int:
+        """Workspace of at least so many bytes for what a library does on a stream, one after another; 0 where there is no room for it.  What is captured
+        has workspace of its graph's own, as replays may run on any stream."""
+        graph = stream.graph
+        rooms, key = (stream.rooms, whose) if graph is None else (graph.rooms, (stream, whose))
+        address, size = rooms.get(key, (0, 0))
+        if size < nbytes:
+            with self._lock:
+                made = self.alloc(stream.device, nbytes)
+                if not made:
+                    return 0
+                if address:
+                    rooms[key, address] = address, 0  # work may still use it
+                rooms[key] = address, size = made, nbytes
+        return address
 
     def stream_query(self, stream: Stream) -> bool:
+        graphs.permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamQuery(stream.handle)
         if int(code) == cuda_errors.NOT_READY:
@@ -461,6 +488,7 @@ class NvidiaDriver(Driver):
         return True
 
     def stream_synchronize(self, stream: Stream) -> None:
+        graphs.permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamSynchronize(stream.handle)
         self._check(d, code, "waiting for a stream")
@@ -569,6 +597,9 @@ class NvidiaDriver(Driver):
 
     def _keep(self, stream: Stream, what: Any) -> None:
         """Lets go of what finished copies kept, and keeps something until all that the stream was given is done."""
+        if stream.graph is not None:
+            stream.graph.kept.append(what)
+            return
         self._reap(stream)
         if what is not None:
             event = self.event_create()
@@ -604,6 +635,7 @@ class NvidiaDriver(Driver):
                 self._check(d, code, "making an event")
                 raw = int(handle)
             event.device, event.handle, event.raw, event.pool = stream.device, handle, raw, pool
+        event.graph = stream.graph
         code = self._record(event.raw, stream.raw)
         if code and (self._gone or code in cuda_errors.ELSEWHERE):
             self._current.device = -1
@@ -619,12 +651,19 @@ class NvidiaDriver(Driver):
     def stream_wait_event(self, stream: Stream, event: Event) -> None:
         if event.handle is None:
             return
+        if event.graph is not None:
+            if not event.graph.open:
+                return  # it was of a capture that is over
+            event.graph.join(stream)
+        elif stream.graph is not None:
+            raise errors.AcceleratorError("CUDA error: dependency created on uncaptured work in another stream")
         d = self._use(stream.device)
         code, = self._cu.cuStreamWaitEvent(stream.handle, event.handle, 0)
         self._check(d, code, "queueing a wait")
 
     def event_query(self, event: Event) -> bool:
-        if event.handle is None:
+        graphs.permit(event.graph)
+        if event.handle is None or event.graph is not None:
             return True
         d = self._use(event.device)
         code, = self._cu.cuEventQuery(event.handle)
@@ -634,7 +673,8 @@ class NvidiaDriver(Driver):
         return True
 
     def event_synchronize(self, event: Event) -> None:
-        if event.handle is None:
+        graphs.permit(event.graph)
+        if event.handle is None or event.graph is not None:
             return
         d = self._use(event.device)
         code, = self._cu.cuEventSynchronize(event.handle)
@@ -649,6 +689,32 @@ class NvidiaDriver(Driver):
         code, ms = self._cu.cuEventElapsedTime(start.handle, end.handle)
         self._check(d, code, "taking the time between events")
         return float(ms)
+
+    # -------------------------------------------------------------------------------------------------------- graphs
+    def graph_begin(self, stream: Stream) -> Graph:
+        if stream.graph is not None:
+            raise errors.AcceleratorError("CUDA error: the stream is being captured already")
+        made = graphs.Graph(self, stream)
+        made.begin()
+        self._capturing.add(made)
+        return made
+
+    def graph_launched(self, graph: Graph, stream: Stream, prepared: PreparedLaunch, args: tuple[Any, ...]) -> None:
+        graph.launched(stream, prepared, args)
+
+    def graph_end(self, graph: Graph) -> None:
+        self._capturing.discard(graph)
+        graph.end()
+
+    def graph_arguments(self, graph: Graph) -> list[tuple[Any, ...]]:
+        graph.finish()
+        return [args for _, args, _ in graph.items]
+
+    def graph_launch(self, stream: Stream, graph: Graph, changed: dict[int, tuple[Any, ...]]) -> None:
+        graph.queue(stream, changed)
+
+    def capturing(self, stream: Stream) -> bool:
+        return stream.graph is not None
 
     def close(self) -> None:
         if self._cu is None or self._gone:

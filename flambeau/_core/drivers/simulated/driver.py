@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError, launched_at, site
 from ...kernels.specs import Collective, Product
+from .. import interface
 from ..cpu import backend
 from ..interface import Driver, Properties
 from ..pages import map_pages, unmap_pages
 from . import clock, halves
 from .arena import Arena
-from .graphs import NOT_PERMITTED, Graph, Replay
+from .graphs import Graph, Replay
 from .models import Model, model
 from .models import network as network_of
 from .moments import Behind, Mark, Meet, Moment, Placed, drain
@@ -568,7 +569,7 @@ class SimulatedDriver(Driver):
 def _permit(graph: Graph | None) -> None:
     """Raises AcceleratorError while this is being captured: the host may not wait for what is not done."""
     if graph is not None and graph.open:
-        raise AcceleratorError(NOT_PERMITTED)
+        raise AcceleratorError(interface.NOT_PERMITTED)
 
 
 def uuid_of(device: int) -> str:

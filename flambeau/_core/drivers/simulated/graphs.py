@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .clock import Engine
     from .queues import Queue
 
-NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
-
 
 class Graph:
     """What was captured: `items`, in the host's order, which is one in which they may run; `cost`, its predicted seconds. open: it is being captured,

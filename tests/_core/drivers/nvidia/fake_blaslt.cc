@@ -108,7 +108,8 @@ static int carry_out(void *with) {
       for (uint64_t l = 0; l < k; l++) sum += get(w->bt, w->p.tb ? j + l * w->b.lead : l + j * w->b.lead, w->b.type);
       put(w->p.row, j, w->c.type, sum);
     }
-  delete w;
+  static auto keeps = (int (*)())dlsym(RTLD_DEFAULT, "fake_keeps");
+  if (!keeps()) delete w;  // what is in a graph is done again
   return 0;
 }
 

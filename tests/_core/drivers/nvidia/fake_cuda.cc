@@ -39,13 +39,21 @@ EXPORT int nvmlDeviceGetUUID(void *h, char *text, unsigned n) {
 
 enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200, NO_BINARY_FOR_GPU = 209,
        INVALID_CONTEXT = 201, PEER_UNSUPPORTED = 217, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
-       OUT_OF_RESOURCES = 701, PEER_ENABLED = 704 };
+       OUT_OF_RESOURCES = 701, PEER_ENABLED = 704, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_UNMATCHED = 903, CAPTURE_UNJOINED = 904,
+       CAPTURE_ISOLATION = 905, CAPTURED_EVENT = 907 };
 typedef int (*Run)(const void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
 
-struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true, sleeps = false; int device = 0; };
-struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; std::function<int()> poll; };  // poll: below 0, not yet
-struct Stream { std::deque<Item> items; int device; };
 struct Function { Run run; unsigned shared = 48 << 10; unsigned threads = 1024; };  // the most dynamic shared memory, until more is asked for
+struct Kernel { std::pair<Function, int> *function; unsigned size[7]; std::string params; };  // size: grid, block, shared bytes
+struct Graph;
+struct Node { std::function<int()> run; std::shared_ptr<Kernel> kernel; Node *before = nullptr; std::string told; };  // told: a kernel's parameters, for who asks
+struct Stream;
+struct Graph { std::vector<std::unique_ptr<Node>> nodes; Stream *origin = nullptr; std::set<Stream *> streams; int broken = 0; bool open = true; };
+struct Event { unsigned long long recorded = 0, done = 0; double time = 0; bool timing = true, sleeps = false; int device = 0;
+               Graph *graph = nullptr; Node *at = nullptr; Stream *stream = nullptr; };  // graph: it was recorded in a capture, `at` there
+struct Item { std::function<int()> run; Event *wait = nullptr; unsigned long long ticket = 0; std::function<int()> poll; };  // poll: below 0, not yet
+struct Stream { std::deque<Item> items; int device; Graph *graph = nullptr; Node *last = nullptr; bool apart = false; };  // apart: its captured work is not joined
+struct Ready { std::vector<std::pair<std::function<int()>, std::shared_ptr<Kernel>>> steps; std::map<Node *, size_t> places; };  // a graph to launch
 struct Device {
   char *low = nullptr;
   size_t span = 0, used = 0;
@@ -153,7 +161,15 @@ static void drain(Stream *s) {
     breathe();
   }
 }
+static Node *captured(Stream *s, std::function<int()> run, std::shared_ptr<Kernel> kernel = nullptr) {
+  auto *made = new Node{std::move(run), std::move(kernel), s->last};
+  s->graph->nodes.emplace_back(made);
+  s->last = made;
+  s->apart = s != s->graph->origin;
+  return made;
+}
 static void push(Stream *s, Item item) {
+  if (s->graph) { captured(s, std::move(item.run)); return; }
   s->items.push_back(std::move(item));
   if (mode == 0) { if (polls) while (step(s) || step_any(s)) {} else drain(s); }
   else if (mode == 2) while (rand_r(&seed) % 2 && step_any()) {}
@@ -200,12 +216,15 @@ EXPORT int fake_enqueue(void *stream, int (*f)(void *), void *with) {  // the fa
 EXPORT int fake_poll(void *stream, int (*f)(void *), void *with) {  // what waits for other processes: f gives -1 until it is done
   Guard g(mutex);
   if (mode == 3) return OK;
+  if (((Stream *)stream)->graph) return CAPTURE_UNSUPPORTED;
   Item item;
   item.poll = [f, with] { return f(with); };
   polls++;
   push((Stream *)stream, std::move(item));
   return OK;
 }
+static int keeps = 0;
+EXPORT int fake_keeps() { return keeps; }  // whether what is being done is part of a graph, and will be done again
 EXPORT int fake_device_of(const void *p);
 EXPORT int fake_current(int number);
 EXPORT int fake_stream_device(void *s);
@@ -278,7 +297,8 @@ EXPORT int cuCtxSetCurrent(void *c) {
 }
 EXPORT int cuCtxGetCurrent(void **c) { CALL; *c = current < 0 ? nullptr : &devices[current].context; return OK; }
 EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) { IN_CONTEXT; *least = 0; *greatest = -5; return OK; }
-EXPORT int cuCtxSynchronize() { IN_CONTEXT; for (auto *s : std::vector<Stream *>(d.streams)) drain(s); return d.sticky; }
+static int refuse(Graph *g, int code) { g->broken = CAPTURE_INVALIDATED; return code; }  // the capture is given up
+EXPORT int cuCtxSynchronize() { IN_CONTEXT; for (auto *s : d.streams) if (s->graph) return refuse(s->graph, CAPTURE_UNSUPPORTED); for (auto *s : std::vector<Stream *>(d.streams)) drain(s); return d.sticky; }
 EXPORT int cuDeviceCanAccessPeer(int *can, int a, int b) { CALL; *can = peer_allowed && a != b; return OK; }
 EXPORT int cuCtxEnablePeerAccess(void *c, unsigned) {
   IN_CONTEXT;
@@ -409,6 +429,7 @@ static int copy(void *to, const void *from, size_t n, Stream *s, int kind) {  //
   if (f >= 0 && !inside(from, n, devices[f].blocks)) return INVALID_VALUE;
   if ((t >= 0 && !ready(to, devices[t], s)) || (f >= 0 && !ready(from, devices[f], s))) return INVALID_VALUE;
   Item item;
+  if (s->graph && ((f < 0 && !inside(from, n, pinned)) || (t < 0 && !inside(to, n, pinned)))) return refuse(s->graph, CAPTURE_UNSUPPORTED);
   if (f < 0 && !inside(from, n, pinned)) {  // pageable: the driver has it staged when the call returns
     auto held = std::make_shared<std::string>((const char *)from, n);
     item.run = [=] { memcpy(to, held->data(), n); return 0; };
@@ -457,10 +478,11 @@ EXPORT int cuStreamDestroy_v2(void *s) {
   delete (Stream *)s;
   return OK;
 }
-EXPORT int cuStreamSynchronize(void *s) { QUEUED; IN_CONTEXT; if (!known(s)) return INVALID_HANDLE; drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
+EXPORT int cuStreamSynchronize(void *s) { QUEUED; IN_CONTEXT; if (!known(s)) return INVALID_HANDLE; if (((Stream *)s)->graph) return refuse(((Stream *)s)->graph, CAPTURE_UNSUPPORTED); drain((Stream *)s); return devices[((Stream *)s)->device].sticky; }
 EXPORT int cuStreamQuery(void *s) {
   IN_CONTEXT;
   if (!known(s)) return INVALID_HANDLE;
+  if (((Stream *)s)->graph) return refuse(((Stream *)s)->graph, CAPTURE_UNSUPPORTED);
   if (mode == 2 || polls) step_any();
   return ((Stream *)s)->items.empty() ? OK : NOT_READY;
 }
@@ -468,6 +490,15 @@ EXPORT int cuStreamWaitEvent(void *s, void *e, unsigned flags) {
   ON_STREAM;
   if (flags > 1) return INVALID_VALUE;
   if (!events.count(e)) return INVALID_HANDLE;
+  auto *waiting = (Stream *)s;
+  auto *of = (Event *)e;
+  if (of->graph) {
+    if (!of->graph->open) return INVALID_VALUE;
+    if (!waiting->graph) { waiting->graph = of->graph; of->graph->streams.insert(waiting); waiting->last = of->at; waiting->apart = true; }
+    if (of->stream->last == of->at && waiting != of->stream) of->stream->apart = false;
+    return OK;
+  }
+  if (waiting->graph) return refuse(waiting->graph, CAPTURE_ISOLATION);
   Item item;
   item.wait = (Event *)e;
   item.ticket = item.wait->recorded;
@@ -489,16 +520,19 @@ EXPORT int cuEventRecord(void *e, void *s) {
   ON_STREAM;
   auto *v = (Event *)e;
   if (!events.count(e) || v->device != current) return INVALID_HANDLE;
+  v->graph = ((Stream *)s)->graph;
+  if (v->graph) { v->at = ((Stream *)s)->last; v->stream = (Stream *)s; return OK; }
   unsigned long long ticket = ++v->recorded;
   Item item;
   item.run = [=] { v->done = ticket; v->time = now(); return 0; };
   push((Stream *)s, std::move(item));
   return OK;
 }
-EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVALID_HANDLE; if (mode == 2 || polls) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
+EXPORT int cuEventQuery(void *e) { IN_CONTEXT; if (!events.count(e)) return INVALID_HANDLE; if (((Event *)e)->graph) return CAPTURED_EVENT; if (mode == 2 || polls) step_any(); return ((Event *)e)->done >= ((Event *)e)->recorded ? OK : NOT_READY; }
 EXPORT int cuEventSynchronize(void *e) {
   IN_CONTEXT;
   if (!events.count(e)) return INVALID_HANDLE;
+  if (((Event *)e)->graph) return CAPTURED_EVENT;
   if (((Event *)e)->sleeps) slept++;
   while (((Event *)e)->done < ((Event *)e)->recorded && !d.sticky) if (!step_any()) { if (!polls) abort(); breathe(); }
   return d.sticky;
@@ -550,6 +584,10 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
   auto *function = (std::pair<Function, int> *)f;
   if (bx * by * bz > function->first.threads) return OUT_OF_RESOURCES;  // by its __launch_bounds__
   if (shared > function->first.shared || function->second > 4096) return INVALID_VALUE;  // 4096: of the parameters, before CUDA 12.1
+  if (((Stream *)s)->graph) {
+    captured((Stream *)s, nullptr, std::make_shared<Kernel>(Kernel{function, {gx, gy, gz, bx, by, bz, shared}, std::string((const char *)args[0], function->second)}));
+    return OK;
+  }
   auto held = std::make_shared<std::string>((const char *)args[0], function->second);  // the parameter is taken at the call
   Run run = function->first.run;
   Item item;
@@ -558,12 +596,123 @@ EXPORT int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsign
   return OK;
 }
 
+// -------------------------------------------------------------------------------------------------------------------- graphs
+struct KernelParams { std::pair<Function, int> *function; unsigned size[7]; void **params, **extra; void *kern, *ctx; };  // CUDA_KERNEL_NODE_PARAMS_v2
+static std::set<Graph *> graphs;
+static std::set<Ready *> ready_graphs;
+static long graph_calls[4];  // launched, parameters changed, graphs and ready ones that live
+EXPORT long fake_graphs(int what) { graph_calls[2] = (long)graphs.size(); graph_calls[3] = (long)ready_graphs.size(); return graph_calls[what]; }
+EXPORT int cuStreamBeginCapture_v2(void *s, int how) {
+  ON_STREAM;
+  auto *stream = (Stream *)s;
+  if (how != 2) return INVALID_VALUE;  // the one that we ask for
+  if (stream->graph) return refuse(stream->graph, CAPTURE_UNSUPPORTED);
+  stream->graph = new Graph;
+  stream->graph->origin = stream;
+  stream->graph->streams.insert(stream);
+  stream->last = nullptr;
+  return OK;
+}
+EXPORT int cuStreamEndCapture(void *s, void **made) {
+  ON_STREAM;
+  *made = nullptr;
+  Graph *g = ((Stream *)s)->graph;
+  if (!g || g->origin != s) return CAPTURE_UNMATCHED;
+  int code = g->broken;
+  for (auto *one : g->streams) { if (one->apart && one != s && !code) code = CAPTURE_UNJOINED; one->graph = nullptr; one->last = nullptr; one->apart = false; }
+  g->open = false;  // events may still name it, so it stays
+  if (code) return code;
+  graphs.insert(g);
+  *made = g;
+  return OK;
+}
+EXPORT int cuStreamGetCaptureInfo_v2(void *s, int *status, uint64_t *id, void **graph, void ***before, size_t *n) {
+  ON_STREAM;
+  static thread_local void *last;
+  Graph *g = ((Stream *)s)->graph;
+  *status = !g ? 0 : g->broken ? 2 : 1;
+  if (!g || g->broken) return OK;
+  last = ((Stream *)s)->last;
+  if (id) *id = (uint64_t)(uintptr_t)g;
+  if (graph) *graph = g;
+  if (before) *before = &last;
+  if (n) *n = last ? 1 : 0;
+  return OK;
+}
+static Node *node_of(void *p) { for (auto *g : graphs) for (auto &n : g->nodes) if (n.get() == p) return n.get(); return nullptr; }
+EXPORT int cuGraphNodeGetDependencies(void *node, void **before, size_t *n) {
+  CALL;
+  Node *found = node_of(node);
+  if (!found) return INVALID_VALUE;
+  if (before && *n && found->before) before[0] = found->before;
+  *n = found->before ? 1 : 0;
+  return OK;
+}
+EXPORT int cuGraphKernelNodeGetParams_v2(void *node, KernelParams *to) {
+  CALL;
+  Node *found = node_of(node);
+  if (!found || !found->kernel) return INVALID_VALUE;
+  static thread_local void *pointer;
+  found->told = found->kernel->params;
+  pointer = &found->told[0];
+  *to = KernelParams{found->kernel->function, {}, &pointer, nullptr, nullptr, nullptr};
+  memcpy(to->size, found->kernel->size, sizeof to->size);
+  return OK;
+}
+EXPORT int cuGraphInstantiateWithFlags(void **made, void *graph, unsigned long long flags) {
+  IN_CONTEXT;
+  if (flags || !graphs.count((Graph *)graph)) return INVALID_VALUE;
+  auto *r = new Ready;
+  for (auto &n : ((Graph *)graph)->nodes) { r->places[n.get()] = r->steps.size(); r->steps.emplace_back(n->run, n->kernel); }
+  ready_graphs.insert(r);
+  *made = r;
+  return OK;
+}
+EXPORT int cuGraphExecKernelNodeSetParams_v2(void *ready, void *node, const KernelParams *from) {
+  CALL;
+  auto *r = (Ready *)ready;
+  if (!ready_graphs.count(r) || !r->places.count((Node *)node)) return INVALID_VALUE;
+  auto &kernel = r->steps[r->places[(Node *)node]].second;
+  if (!kernel || kernel->function != from->function || from->extra) return INVALID_VALUE;
+  auto changed = std::make_shared<Kernel>(Kernel{from->function, {}, std::string((const char *)from->params[0], from->function->second)});
+  memcpy(changed->size, from->size, sizeof from->size);
+  kernel = changed;  // replays under way keep the one that was
+  graph_calls[1]++;
+  return OK;
+}
+EXPORT int cuGraphLaunch(void *ready, void *s) {
+  QUEUED;
+  ON_STREAM;
+  if (!ready_graphs.count((Ready *)ready)) return INVALID_VALUE;
+  graph_calls[0]++;
+  if (mode == 3) return OK;
+  Item item;
+  item.run = [steps = ((Ready *)ready)->steps] {
+    for (auto &step : steps) {
+      int code = 0;
+      keeps++;
+      if (step.second) {
+        auto &k = *step.second;
+        code = k.function->first.run(k.params.data(), k.size[0], k.size[1], k.size[2], k.size[3], k.size[4], k.size[5], k.size[6]) ? ILLEGAL_ADDRESS : 0;
+      } else if (step.first) code = step.first();
+      keeps--;
+      if (code) return code;
+    }
+    return 0;
+  };
+  push((Stream *)s, std::move(item));
+  return OK;
+}
+EXPORT int cuGraphExecDestroy(void *ready) { CALL; if (!ready_graphs.erase((Ready *)ready)) return INVALID_VALUE; delete (Ready *)ready; return OK; }
+EXPORT int cuGraphDestroy(void *graph) { CALL; if (!graphs.erase((Graph *)graph)) return INVALID_VALUE; delete (Graph *)graph; return OK; }
+
 // -------------------------------------------------------------------------------------------------------------- errors' names
 EXPORT int cuGetErrorName(int code, const char **s) {
   static const std::map<int, const char *> names = {
       {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {3, "CUDA_ERROR_NOT_INITIALIZED"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
       {100, "CUDA_ERROR_NO_DEVICE"}, {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {400, "CUDA_ERROR_INVALID_HANDLE"},
-      {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+      {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}, {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"},
+      {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}, {907, "CUDA_ERROR_CAPTURED_EVENT"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
       {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {719, "CUDA_ERROR_LAUNCH_FAILED"}, {999, "CUDA_ERROR_UNKNOWN"}};
   auto i = names.find(code);
   *s = i == names.end() ? "CUDA_ERROR_OTHER" : i->second;

@@ -364,7 +364,8 @@ static int carry_graph(void *with) {
   if (convolves(*job->ops) && rules[3] >= 0 && rules[3] != job->engine) usleep(5000);
   Walk walk{*job};
   for (const Op &o : *job->ops) walk.one(o);
-  delete job;
+  static auto keeps = (int (*)())dlsym(RTLD_DEFAULT, "fake_keeps");
+  if (!keeps()) delete job;  // what is in a graph is done again
   return 0;
 }
 EXPORT int cudnnBackendExecute(Handle *h, Desc *plan, Desc *pack) {

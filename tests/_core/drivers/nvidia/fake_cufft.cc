@@ -80,7 +80,8 @@ template <class T> static int carry_out(void *with) {
       else if (i % n.back() < half) ((std::complex<T> *)w->to)[b * packed + i / n.back() * half + i % n.back()] = std::complex<T>(v[i]);
     }
   }
-  delete w;
+  static auto keeps = (int (*)())dlsym(RTLD_DEFAULT, "fake_keeps");
+  if (!keeps()) delete w;  // what is in a graph is done again
   return 0;
 }
 static int start(int p, void *from, void *to, int sign, int type) {

@@ -39,7 +39,8 @@ static long done = 0;
 static int carry_out(void *with) {
   auto *work = (std::function<void()> *)with;
   (*work)();
-  delete work;
+  static auto keeps = (int (*)())dlsym(RTLD_DEFAULT, "fake_keeps");
+  if (!keeps()) delete work;  // what is in a graph is done again
   return 0;
 }
 static int queue(void *handle, std::function<void()> work) {
