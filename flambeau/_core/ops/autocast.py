@@ -77,6 +77,12 @@ def opened(count: int) -> None:
         pop(_regions)
 
 
+def lower(kind: str) -> dtype | None:
+    """The type that this context's region lowers to on devices of type `kind`; None where it is in no such region."""
+    state = current.get() if regions[0] else None
+    return state.get(kind) if state else None
+
+
 def under(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call in this context's region, if it is in one."""
     state = current.get()

@@ -2,7 +2,7 @@
 
 A step is one matrix product and one fused formula of the gates; the input's part of the gates is one product for the
 whole sequence.  `recurrent_layers` makes a padded sequence's steps one step of the tape; packed sequences, projections,
-autocast and second derivatives go through the steps here.
+autocast on the CPU and second derivatives go through the steps here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _gated(op: Pointwise, parts: int, alike: bool, x: Any, h: Any, *states: Any)
     """
     kept = (x, h, *states)
     d = x.dtype
-    if (autocast.regions[0] and autocast.current.get()) or d.opmath is not d or any(
+    if autocast.lower(x.device.type) or d.opmath is not d or any(
             type(t) is not Tensor or not t.meta.plain or t.meta.dtype is not d or t.meta.device is not x.meta.device for t in kept):
         return op((*x.chunk(parts, -1), *h.chunk(parts, -1), *states))
     outs = op((*_windows(x, parts), *_windows(h, parts), *[alias(s, s.meta, s.ptr) for s in states]))
@@ -193,6 +193,38 @@ def layer(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], we
     `state` is (h,) or (h, c) of (N, H); `weights` is w_ih, w_hh, b_ih, b_hh (biases may be None) and, for an LSTM with
     projections, w_hr. Returns the outputs and the last state.
     """
+    if _in_region(x):
+        return _lowered(kind, x, sizes, state, weights, reverse)  # type: ignore[no-any-return]
+    return _layer(kind, x, sizes, state, weights, reverse)
+
+
+def _in_region(x: Tensor) -> bool:
+    """Whether autocast lowers layers of `x`: on GPUs, as in PyTorch."""
+    return x.meta.device.type == "cuda" and autocast.lower("cuda") is not None
+
+
+_in_region.__reads__ = lambda run, x: run.tensor(x)  # type: ignore[attr-defined]
+
+
+def _lowered(*given: Any) -> Any:
+    """A layer in autocast's region for GPUs: all of it in one type, as a step is."""
+    return autocast.under(f"{given[0].lower()}_cell", _layer, given, {})
+
+
+def _reads(run: Any, kind: str, x: Any, sizes: Any, state: Any, weights: Any, reverse: bool) -> str | None:
+    """Tells a run of `compile` what a layer in a region depends on: its tensors, and the modes that all operations follow."""
+    if sizes is not None:
+        return "a packed sequence under autocast"
+    for t in (x, *state, *weights):
+        if t is not None:
+            run.tensor(t)
+    return None
+
+
+_lowered.__reads__ = _reads  # type: ignore[attr-defined]
+
+
+def _layer(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], weights: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
     if sizes is None:
         made = whole_layer(_WHOLE[kind], x, state, weights, reverse, _by_steps)
         if made is not None:

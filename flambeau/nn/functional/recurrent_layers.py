@@ -73,7 +73,7 @@ def layer(kind: Kind, x: Any, state: tuple[Any, ...], weights: Sequence[Any], re
     kept = (x, *state, *[w for w in weights if w is not None])
     m = x.meta
     d = m.dtype
-    if autocast.regions[0] or tape.anomaly.on or d.kind != "f" or d.opmath is not d or len(weights) != 4 or (weights[2] is None) != (weights[3] is None) or any(
+    if autocast.lower(m.device.type) or tape.anomaly.on or d.kind != "f" or len(weights) != 4 or (weights[2] is None) != (weights[3] is None) or any(
             not isinstance(t, Tensor) or not t.meta.plain or t.meta.dtype is not d or t.meta.device is not m.device for t in kept) or not m.numel:
         return None
     recorded = _grad.get() and any(t.node is not None for t in kept)
@@ -117,8 +117,9 @@ def _parts(parts: int, n: int, h: int, like: Meta) -> list[Meta]:
 
 
 def _launch(formula: Callable[..., Any], outs: Sequence[Meta], ins: Sequence[Meta], name: str) -> Callable[..., Any]:
-    made = formula(*[E.input(i, m.dtype) for i, m in enumerate(ins)])
-    program = Map(made if isinstance(made, tuple) else (made,), tuple([m.dtype for m in ins]), ())
+    d = outs[0].dtype  # a half type computes in float32 and is rounded once, at the end
+    made = formula(*[E.cast(E.input(i, m.dtype), d.opmath) for i, m in enumerate(ins)])
+    program = Map(tuple([E.cast(e, d) for e in (made if isinstance(made, tuple) else (made,))]), tuple([m.dtype for m in ins]), ())
     return launcher(program, tuple(outs[0].shape), [*outs, *ins], outs[0].device, name)
 
 

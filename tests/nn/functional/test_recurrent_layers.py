@@ -47,6 +47,52 @@ def test_beside_the_steps_one_by_one(kind, bias, device):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+@pytest.mark.parametrize("d", [flambeau.bfloat16, flambeau.float16], ids=["bfloat16", "float16"])
+def test_half_types_beside_float64(kind, d, device):
+    """Computed in float32 and rounded between steps; the weights are the same numbers on both sides."""
+    flambeau.manual_seed(0)
+    net = kind(3, 4, num_layers=2, bidirectional=True).to(d)
+    kinked = getattr(net, "nonlinearity", "") == "relu"
+    if kinked:  # rounding must not take a value over the kink
+        for p in net.parameters():
+            p.data.abs_()
+    exact = kind(3, 4, num_layers=2, bidirectional=True).double()
+    exact.load_state_dict({k: v.double() for k, v in net.state_dict().items()})
+    states = 2 if isinstance(net, nn.LSTM) else 1
+    x, *state = [t.abs() if kinked else t for t in (flambeau.randn(9, 2, 3).to(d), *[flambeau.randn(4, 2, 4).to(d) for _ in range(states)])]
+    weights = [flambeau.randn(9, 2, 8).to(d), *[flambeau.randn(4, 2, 4).to(d) for _ in range(2)]]
+    got = _results(net.to(device), x.to(device), [s.to(device) for s in state], [w.to(device) for w in weights])
+    expected = _results(exact, x.double(), [s.double() for s in state], [w.double() for w in weights])
+    room = 40 * flambeau.finfo(d).eps / 8
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype is d
+        np.testing.assert_allclose(a.detach().double().cpu().numpy(), b.detach().numpy(), rtol=room, atol=room * float(b.detach().abs().max()))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_under_autocast(kind, device):
+    """A region that lowers nothing here changes nothing; a GPU's layers are all in the region's type, as cuDNN's are."""
+    flambeau.manual_seed(0)
+    net, x = kind(3, 4).to(device), flambeau.randn(9, 2, 3, device=device)
+    where = flambeau.device(device).type
+    plain = net(x)[0]
+    for region in (flambeau.autocast(where, flambeau.bfloat16, enabled=False), flambeau.autocast("cpu" if where == "cuda" else "cuda", flambeau.bfloat16)):
+        with region, mock.patch.object(recurrent, "_by_steps", side_effect=AssertionError):
+            np.testing.assert_array_equal(net(x)[0].detach().cpu().numpy(), plain.detach().cpu().numpy())
+    if where == "cpu":
+        return
+    with flambeau.autocast(where, flambeau.bfloat16), mock.patch.object(recurrent, "_by_steps", side_effect=AssertionError):
+        out, last = net(x)
+    assert {t.dtype for t in (out, *(last if isinstance(last, tuple) else (last,)))} == {flambeau.bfloat16}
+    np.testing.assert_allclose(out.float().detach().cpu().numpy(), plain.detach().cpu().numpy(), rtol=0.05, atol=0.05)
+    out.float().sum().backward()
+    got = [p.grad for p in net.parameters()]
+    for g, e in zip(got, flambeau.autograd.grad(plain.sum(), list(net.parameters())), strict=True):
+        assert g.dtype is flambeau.float32
+        np.testing.assert_allclose(g.cpu().numpy(), e.cpu().numpy(), rtol=0.05, atol=0.05 * float(e.abs().max()))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
 @pytest.mark.parametrize("length", [1, recurrent_layers.LEAST_STEPS])
 def test_gradients_by_finite_differences(kind, length):
     flambeau.manual_seed(1)

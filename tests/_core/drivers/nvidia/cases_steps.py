@@ -129,6 +129,50 @@ def case_what_is_not_alike() -> None:
             assert (array(p.float() if p.dtype is torch.bfloat16 else p) == 0).all()
 
 
+def _calls(work: Any) -> int:
+    """How many of the package's functions `work` calls."""
+    import sys
+    from pathlib import Path
+
+    import flambeau
+    home, count = str(Path(flambeau.__file__).parent), 0
+
+    def seen(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += (event == "call" and frame.f_code.co_filename.startswith(home) and frame.f_code.co_name != "<listcomp>"
+                  and not frame.f_back.f_code.co_filename.endswith("strict.py"))  # what the fake asks
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def case_recurrent_layers() -> None:
+    """A step of time costs two launches forward and two back, and the host little more than calling them, in any type, inside regions of autocast
+    that lower, and inside those that do not."""
+    import flambeau as torch
+    for kind in ("LSTM", "GRU", "RNN"):
+        for d, region in ((torch.float32, None), (torch.bfloat16, None), (torch.float32, False), (torch.float32, True)):
+            net = getattr(torch.nn, kind)(8, 8, bidirectional=True).to("cuda").to(d)
+            each = []
+            for length in (20, 60):
+                x = torch.randn(length, 2, 8, device="cuda").to(d)
+
+                def step(x: Any = x, net: Any = net, region: Any = region) -> None:
+                    with torch.autocast("cuda", torch.bfloat16, enabled=bool(region)):
+                        out = net(x)[0]
+                    out.float().square().sum().backward()
+                number = sum(launches(step).values())
+                step()
+                each.append((number, min([_calls(step) for _ in range(3)])))  # some of them learn
+            (n0, c0), (n1, c1) = each
+            steps = 2 * 40  # of both directions
+            assert n1 - n0 <= 4 * steps, (kind, d, region, each)
+            assert c1 - c0 <= 5 * steps, (kind, d, region, each)
+
+
 def _layers(torch: Any) -> Any:
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
