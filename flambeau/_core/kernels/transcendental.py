@@ -1,9 +1,8 @@
 """Transcendental functions as formulas: argument reduction and polynomials (`coefficients`), no table and no call.
 
 Each renderer writes them in its own language (`values.Value`), so that all renderers give the same bits.  All functions of float32 are
-written so; the less frequent ones are computed in float64 and rounded, which makes them nearly correctly rounded.  Of float64, exp, exp2,
-expm1, log, log2, log10, log1p, pow, tanh, erf, erfc, sin, cos and tan are written so.  All others (the rest of float64, nextafter) call the
-target's library.
+written so; the less frequent ones are computed in float64 and rounded, which makes them nearly correctly rounded.  All of float64 but
+lgamma are written so too; that and nextafter call the target's library.
 
 The reductions are the classical ones: Cody and Waite's with fused multiply-adds (J.-M. Muller, "Elementary Functions",
 3rd ed., chapters 9 to 11), and for the logarithm in double the symmetric form in f / (2 + f).
@@ -28,7 +27,8 @@ class _Constants:
 
     magic: adding it rounds to a whole number, found in the sum's low bits; *_hi + *_lo: a number in two parts, of which
     the first has zeros enough at its end that its product with an exponent is exact; half_pi: three parts;
-    exp_range, exp2_range: outside, the function is 0 or overflows; whole: below it 1 + x is 1.
+    angles: pi/2 in two parts, the second
+    the nearest; exp_range, exp2_range: outside, the function is 0 or overflows; whole: below it 1 + x is 1.
     """
 
     def __init__(self, double: bool) -> None:
@@ -48,11 +48,13 @@ class _Constants:
             self.log2e_lo, self.log10e_lo = 2.0355273740931033e-17, 6.649434773342547e-17
             self.lg2_hi, self.lg2_lo = 0.30102999566395283, 2.8363394551044964e-14
             self.half_pi = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+            self.angles = self.half_pi[:2]
         else:
             self.ln2_hi, self.ln2_lo = 0.693145751953125, 1.428606765330187e-06
             self.log2e_lo, self.log10e_lo = 1.925963033500011e-08, -1.0103049952192578e-08
             self.lg2_hi, self.lg2_lo = 0.30103302001953125, -3.024355464731343e-06
             self.half_pi = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+            self.angles = (1.5707963705062866, -4.371139000186241e-08)
 
 
 _OF_DOUBLE, _OF_SINGLE = _Constants(True), _Constants(False)
@@ -137,6 +139,31 @@ def _tanh(x: Value) -> Value:
     return (a < 0.625).pick(near, far).sign_of(x)
 
 
+def _half_exp(a: Value) -> tuple[Value, Value, Value]:
+    """exp(a) / 2 in two parts, and exp(-a) / 2; for an a that is not negative."""
+    n, bits, r = _reduced(a.at_most(711.0))  # whose half overflows
+    w = (r * r).fma(_poly(r, "EXP"), r)
+    e = w + 1.0
+    low = (1.0 - e) + w
+    high = e.times_power(n - 1.0, bits - 1)
+    return high, (high < math.inf).pick(low.times_power(n - 1.0, bits - 1), 0.0), 0.25 / high
+
+
+def _sinh_double(x: Value) -> Value:
+    a = abs(x)
+    z = a * a
+    near = (a * z).fma(_poly(z, "SINH"), a)
+    high, low, inverse = _half_exp(a)
+    far = high - inverse
+    far = far + ((high < math.inf).pick((high - far) - inverse, 0.0) + low)
+    return (a < 1.0).pick(near, far).sign_of(x)
+
+
+def _cosh_double(x: Value) -> Value:
+    high, low, inverse = _half_exp(abs(x))
+    return high + (inverse + low)
+
+
 def _sinh(x: Value) -> Value:
     a = abs(x)
     e, z = _exp(a), a * a
@@ -186,6 +213,68 @@ def _log1p(x: Value) -> Value:
     k, f, y = _log_parts(u)
     result = k.fma(c.ln2_hi, f + k.fma(c.ln2_lo, y + lost / u))
     return (abs(x) < c.whole).pick(x, _checked(x, -1.0, result))
+
+
+_WIDE = 2.0 ** 28  # from there on the square of a double is the same with 1 added
+
+
+def _log1p_or_log2x(t: Value, low: Value, far: Mask, x: Value) -> Value:
+    """log(1 + t + low), where low is small against t; where `far`, log(2 x). Of finite doubles that are not negative."""
+    c = _OF_DOUBLE
+    u = t + 1.0
+    back = u - 1.0
+    lost = far.pick(0.0, ((1.0 - (u - back)) + (t - back) + low) / u)
+    k, f, y = _log_parts(far.pick(x, u))
+    k = k + far.pick(x.of(x.lift(1.0)), 0.0)
+    return k.fma(c.ln2_hi, f + k.fma(c.ln2_lo, y + lost))
+
+
+def _asinh_double(x: Value) -> Value:
+    a = abs(x)
+    far = a > _WIDE
+    near = a.at_most(_WIDE)
+    z = near * near
+    more = z / ((z + 1.0).sqrt() + 1.0)
+    t = near + more
+    result = _log1p_or_log2x(t, (near - t) + more, far, a)
+    # where a is small, of log(1 + t) what both roundings leave would show: t - t^2/2 is a, but for a^3/6
+    result = (a < 0.125).pick((a * z).fma(_poly(z, "ASINH"), a), result)
+    return (a < math.inf).pick(result, a).sign_of(x)
+
+
+def _acosh_double(x: Value) -> Value:
+    far = x > _WIDE
+    t = x.at_most(_WIDE) - 1.0
+    root = (t * (t + 2.0)).sqrt()
+    total = t + root
+    result = _log1p_or_log2x(total, (root - total) + t, far, x)
+    return ((x >= 1.0) & (x < math.inf)).pick(result, x.equals(math.inf).pick(x, x.of(x.lift(math.nan))))
+
+
+def _atanh_double(x: Value) -> Value:
+    """Half of log((1 + a) / (1 - a)): with 2**k near that quotient it is k log(2)/2 and atanh(s) for the quotient s of 1 + a less
+    2**k (1 - a) by their sum, which is a itself where k is 0."""
+    a = abs(x)
+    usual = a < 1.0
+    n, d = a + 1.0, 1.0 - a
+    n_low, d_low = a - (n - 1.0), (1.0 - d) - a
+    # the difference of the bits is that of the logarithms but for a twelfth
+    bits = (n.bits() - d.bits() + (0x3FF0000000000000 - _OF_DOUBLE.root_half_bits)) >> 52
+    power, k = ((bits + 1023) << 52).floats(), bits.to(x.d)
+    first, second = (-d).fma(power, n), (-d_low).fma(power, n_low)
+    over = first + second
+    over_low = (first - over) + second
+    first, second = d.fma(power, n), d_low.fma(power, n_low)
+    under = first + second
+    under_low = (first - under) + second
+    s = over / under
+    low = ((-s).fma(under, over) + (-s).fma(under_low, over_low)) / under
+    z = s * s
+    whole = k * (_OF_DOUBLE.ln2_hi / 2)
+    total = whole + s
+    rest = (whole - total) + s
+    total = total + (rest + (s * z).fma(_poly(z, "ATANH"), k.fma(_OF_DOUBLE.ln2_lo / 2, low)))
+    return usual.pick(total, a.equals(1.0).pick(math.inf, x.of(x.lift(math.nan)))).sign_of(x)
 
 
 def _in_base(x: Value, per_e: float, per_e_lo: float, per_2: float, per_2_lo: float) -> Value:
@@ -457,13 +546,69 @@ def _atan2(y: Value, x: Value) -> Value:
     return left.pick(math.pi - angle, angle).sign_of(y)
 
 
-_HALF_PI = (1.5707963705062866, -4.371139000186241e-08)  # of singles; twice them is pi
+def _angle(low: Value, high: Value) -> tuple[Mask, Value, Value]:
+    """atan(low / high) of doubles, 0 <= low <= high, in two parts, and whether pi/4 is to be added."""
+    # from 1/2 on by the tangent's sum: atan(q) - pi/4 = atan((q - 1) / (q + 1)); a quarter is enough that the sum is finite
+    same = low.equals(high)
+    far = (low > high * 0.5) | (same & (high > 0.0))  # of two infinities the first is false
+    part = (high > 1.0).pick(low.of(low.lift(0.25)), 1.0)
+    low, high = far.pick(low * part, low), far.pick(high * part, high)
+    over, under = far.pick(low - high, low), far.pick(low + high, high)
+    under_low = far.pick((high - under) + low, 0.0)
+    over, under = same.pick(0.0, over), same.pick(1.0, under)
+    t = over / under
+    lost = ((-t).fma(under, over) - t * under_low) / under
+    lost = ((high < math.inf) & (under > _OF_DOUBLE.least_normal)).pick(lost, 0.0)
+    z = t * t
+    return far, t, (t * z).fma(_poly(z, "ARC"), lost)
+
+
+def _atan2_double(y: Value, x: Value) -> Value:
+    a, b = abs(y), abs(x)
+    steep = a > b
+    far, t, low = _angle(steep.pick(b, a), steep.pick(a, b))
+    left = (x.bits() >> 63).differs(0)
+    return _quarters(steep, left, far, t, low).sign_of(y)
+
+
+def _atan_double(x: Value) -> Value:
+    a = abs(x)
+    steep = a > 1.0
+    one = x.of(x.lift(1.0))
+    far, t, low = _angle(steep.pick(one, a), steep.pick(a, one))
+    return _quarters(steep, None, far, t, low).sign_of(x)
+
+
+def _quarters(steep: Mask, left: Mask | None, far: Mask, t: Value, low: Value) -> Value:
+    """The angle whose distance from the nearest axis is t + low, and pi/4 where `far`; `steep`: that is the second axis; `left`: of the other half."""
+    turn = steep.pick(-t, t), steep.pick(-low, low)
+    high_pi, low_pi = (part / 2 for part in _OF_DOUBLE.angles)
+
+    def of(k: int, part: int) -> float:
+        return k * (high_pi, low_pi)[part] if k != 3 else (2.356194490192345, 9.184850993605148e-17)[part]
+
+    def base(part: int) -> Value:
+        def side(x: tuple[int, int]) -> Value:
+            return far.pick(t.of(t.lift(of(x[1], part))), of(x[0], part))
+        right = steep.pick(side((2, 1)), side((0, 1)))
+        return right if left is None else left.pick(steep.pick(side((2, 3)), side((4, 3))), right)
+
+    if left is not None:
+        turn = left.pick(-turn[0], turn[0]), left.pick(-turn[1], turn[1])
+    start = base(0)
+    total = start + turn[0]
+    return total + (((start - total) + turn[0]) + (turn[1] + base(1)))
 
 
 def _less(base: Value, base_low: Value | float, x: Value, low: Value) -> Value:
     """base + base_low - (x + low), where |x| <= |base| or base is 0, rounded about once."""
     d = base - x
     return d + ((base - d) - x + base_low - low)
+
+
+def _from_half_pi(x: Value, low: Value, times: int = 1) -> Value:
+    high, rest = _of(x).angles
+    return _less(x.of(x.lift(times * high)), times * rest, x, low)
 
 
 def _atan(x: Value) -> Value:
@@ -474,7 +619,7 @@ def _atan(x: Value) -> Value:
     z = q * q
     zero = x.of(x.lift(0.0))
     low = (q * z).fma(_poly(z, "ATAN"), lost)
-    far = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], -q, -low)
+    far = _from_half_pi(-q, -low)
     return steep.pick(far, _less(zero, 0.0, -q, -low)).sign_of(x)
 
 
@@ -489,21 +634,34 @@ def _half_asin(a: Value) -> tuple[Mask, Value, Value]:
 
 def _asin(x: Value) -> Value:
     far, s, low = _half_asin(abs(x))
-    from_end = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], s + s, low + low)
+    from_end = _from_half_pi(s + s, low + low)
     return far.pick(from_end, s + low).sign_of(x)
 
 
 def _acos(x: Value) -> Value:
     far, s, low = _half_asin(abs(x))
     left = x < 0.0
-    near = _less(x.of(x.lift(_HALF_PI[0])), _HALF_PI[1], left.pick(-s, s), left.pick(-low, low))
-    below = _less(x.of(x.lift(2 * _HALF_PI[0])), 2 * _HALF_PI[1], s + s, low + low)
+    near = _from_half_pi(left.pick(-s, s), left.pick(-low, low))
+    below = _from_half_pi(s + s, low + low, 2)
     return far.pick(left.pick(below, (s + low) * 2.0), near)
 
 
 def _hypot(x: Value, y: Value) -> Value:
     a, b = abs(x), abs(y)
     return (a.equals(math.inf) | b.equals(math.inf)).pick(math.inf, (a * a + b * b).sqrt())
+
+
+def _hypot_double(x: Value, y: Value) -> Value:
+    a, b = abs(x), abs(y)
+    swapped = a < b
+    high, low = swapped.pick(b, a), swapped.pick(a, b)
+    # powers of two that keep the squares in range: as far from both ends as the smaller one could matter
+    small, large = high < 2.0 ** -500, high > 2.0 ** 500
+    scale = small.pick(x.of(x.lift(2.0 ** 600)), large.pick(x.of(x.lift(2.0 ** -600)), 1.0))
+    back = small.pick(x.of(x.lift(2.0 ** -600)), large.pick(x.of(x.lift(2.0 ** 600)), 1.0))
+    high, low = high * scale, low * scale
+    result = high.fma(high, low * low).sqrt() * back
+    return (a.equals(math.inf) | b.equals(math.inf)).pick(math.inf, result)
 
 
 def _fmod(x: Value, y: Value) -> Value:
@@ -532,9 +690,11 @@ def _fmod(x: Value, y: Value) -> Value:
 
 _BOTH: dict[str, Callable[..., Value]] = {
     "exp": _exp, "exp2": _exp2, "expm1": _expm1, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
-    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan}
-_DOUBLE: dict[str, Callable[..., Value]] = {"erfc": _erfc, "pow": _pow}
-_SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan, "asin": _asin, "acos": _acos}
+    "tanh": _tanh, "fmod": _fmod, "erf": _erf, "sin": _sin, "cos": _cos, "tan": _tan, "asin": _asin, "acos": _acos}
+_DOUBLE: dict[str, Callable[..., Value]] = {
+    "erfc": _erfc, "pow": _pow, "sinh": _sinh_double, "cosh": _cosh_double, "asinh": _asinh_double, "acosh": _acosh_double, "atanh": _atanh_double,
+    "atan": _atan_double, "atan2": _atan2_double, "hypot": _hypot_double}
+_SINGLE: dict[str, Callable[..., Value]] = {"atan": _atan}
 # these get doubles that came from singles
 _SINGLE_ONLY: dict[str, Callable[..., Value]] = {
     "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh, "pow": _pow_single, "erfc": _erfc_single,

@@ -104,7 +104,7 @@ class Value(values.Value):
 def device_function(op: str, d: dtype) -> tuple[str, str] | None:
     """(name, text) of a device function that is `op` of floats of type `d` by its formula; None where the library's serves:
     what singles have in double would be slow on a GPU."""
-    if op in ("fmod", "pow"):  # of two operands; the library's pow is within a unit or two of the last place
+    if op in ("fmod", "pow", "atan2", "hypot"):  # of two operands; the library's are within a unit or two of the last place
         return None
     text = Text()
     made = transcendental.own(op, [Value(text, "x", d)])
