@@ -37,13 +37,23 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
 
     a, b, c: (from row to row, from column to column, from matrix to matrix).  C's columns are neighbours.
     """
-    if d.name not in ("float32", "float64") or not generated() or c[1] != 1 or min(m, n) < 32 or m * n * k < 1 << 19:
+    if not generated() or c[1] != 1 or not (_is_worth_packing(m, n, k) if d.kind == "f" else d.kind in "ui" and min(m, n) > 1 and m * n * k >= LEAST_INTEGERS):
+        return None
+    if d.itemsize not in (4, 8) or (d.kind != "f" and (bias or after)):
         return None
     from .llvm.handwritten import gemm
     entry = gemm.gemm(d, m, n, k, a, b, (c[0], c[2]), batch, add, bias, after)
     name = f"matmul_{d.name}_{after.replace(' ', '_')}" if after else f"matmul_{d.name}"
     beside = m * n if after == "relu gradient" else 0
     return PreparedLaunch(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
+
+
+LEAST_INTEGERS = 1 << 9  # products of numbers, from which on blocks of integers are worth packing
+
+
+def _is_worth_packing(m: int, n: int, k: int) -> bool:
+    """Of floats, beside a library."""
+    return min(m, n) >= 32 and m * n * k >= 1 << 19
 
 
 def product_of_pairs(m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int = 1, add: bool = False,

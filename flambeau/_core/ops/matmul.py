@@ -63,7 +63,7 @@ def _plan(c: Meta, a: Meta, b: Meta, alpha: complex, beta: complex) -> Any:
     """The launch, `_Copied`, or `_BY_KERNEL` for what the device's backend has no product for."""
     *lead, m, k = a.shape
     n, d = b.shape[-1], a.dtype
-    if not k or d.kind not in "fc":
+    if not k or d.kind == "b":
         return _BY_KERNEL
     for first, second in ((False, False), (True, False), (False, True), (True, True)):
         if first and a.contiguous or second and b.contiguous:
@@ -98,17 +98,25 @@ def _sums(d: dtype) -> Reduce:
 
 
 def _by_kernel(c: Tensor, a: Tensor, b: Tensor, alpha: complex, beta: complex) -> None:
-    """Integers and half types by a generated reduction over k (half types accumulate in float32)."""
+    """Integers and half types by a generated reduction over k, or by a product of a wider type where the device has one: half types are summed
+    in float32, and what integers of 8 and 16 bits wrap to are the last bits of wider sums."""
     d = a.meta.dtype
     *lead, m, k = a.meta.shape
     n = b.meta.shape[-1]
-    if d.kind == "f" and d.itemsize == 2:
-        wide = empty(c.meta.shape, dtypes.float32, c.meta.device)
+    more = dtypes.float32 if d.kind == "f" and d.itemsize == 2 else None
+    if d.kind in "ui" and d.itemsize < 4 and k and b.meta.strides[-1] != 1:  # whose rows the reduction does not walk
+        more = dtypes.int32
+    if more is dtypes.int32:
+        wc, wa, wb = (meta(t.meta.shape, None, more, t.meta.device) for t in (c, a, b))
+        if _plan(wc, wa, wb, alpha, beta) is _BY_KERNEL:
+            more = None
+    if more is not None:
+        wide = empty(c.meta.shape, more, c.meta.device)
         if beta:
             from .copies import copy_into
             copy_into(wide, c)
         with no_recording():
-            _product(wide, to_dtype(a, dtypes.float32), to_dtype(b, dtypes.float32), alpha, beta)
+            _product(wide, to_dtype(a, more), to_dtype(b, more), alpha, beta)
             from .copies import copy_into
             copy_into(c, wide)
         return

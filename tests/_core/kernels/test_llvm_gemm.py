@@ -59,6 +59,19 @@ def test_any_size_and_layout(name, m, n, k, la, lb, add, batch):
     assert (room[..., n:] == 7).all()
 
 
+@pytest.mark.parametrize("name", ["int32", "int64", "uint32", "uint64"])
+@given(st.integers(1, 70), st.integers(1, 100), st.integers(1, 90), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_integers_wrap(name, m, n, k, la, lb, add, batch):
+    rng = np.random.default_rng(m * 7919 + n * 31 + k)
+    info = np.iinfo(name)
+    a, b = (rng.integers(info.min, info.max, size=s, dtype=name, endpoint=True) for s in ((batch, m, k), (batch, k, n)))
+    room = np.full((batch, m, n + 5), 7, name)
+    run(laid(a, la) if la != 2 else a, laid(b, lb) if lb != 2 else b, room[..., :n], add)
+    np.testing.assert_array_equal(room[..., :n], a @ b + np.array(7 * add, name))
+    assert (room[..., n:] == 7).all()
+
+
 @pytest.mark.parametrize("m,n,k", [(500, 900, 700), (3, 2000, 1300), (2100, 33, 400), (64, 64, 5000)])
 @pytest.mark.parametrize("layout", [0, 1])
 def test_several_blocks_and_the_same_bits_on_any_threads(m, n, k, layout):

@@ -33,6 +33,21 @@ def test_rank_rules(a, b):
     np.testing.assert_allclose((fb.tensor(x) @ fb.tensor(y)).numpy(), np.matmul(x, y), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 33, 70, 50), (3, 20, 17, 9), (1, 1, 40, 30), (1, 40, 1, 30), (2, 3, 2, 1), (1, 5, 6, 0)])
+def test_integers_of_any_layout_wrap(name, batch, m, n, k):
+    rng = np.random.default_rng(m + n + k)
+    info = np.iinfo(name)
+    a, b = (rng.integers(info.min, info.max, s, name, endpoint=True) for s in ((batch, m, k), (batch, k, n)))
+    want = a @ b
+    for x in (fb.tensor(a), fb.tensor(np.ascontiguousarray(a.swapaxes(1, 2))).transpose(1, 2), fb.tensor(np.repeat(a, 2, 2))[:, :, ::2]):
+        for y in (fb.tensor(b), fb.tensor(np.ascontiguousarray(b.swapaxes(1, 2))).transpose(1, 2), fb.tensor(np.repeat(b, 2, 2))[:, :, ::2]):
+            np.testing.assert_array_equal(fb.bmm(x, y).numpy(), want)
+            np.testing.assert_array_equal((x[0] @ y[0]).numpy(), want[0])
+            np.testing.assert_array_equal(fb.addmm(fb.full((n,), 3, dtype=x.dtype), x[0], y[0], beta=2, alpha=5).numpy(),
+                                          want[0] * np.array(5, name) + np.array(6, name))
+
+
 @pytest.mark.parametrize("dtype", [fb.int64, fb.int32, fb.uint8, fb.float16, fb.bfloat16])
 def test_other_types(dtype):
     a, b = np.random.default_rng(0).integers(0, 9, (6, 7)), np.random.default_rng(1).integers(0, 9, (7, 5))

@@ -29,14 +29,14 @@ def product(spec: Product) -> PreparedLaunch | None:
         made = _by_sums(spec)
         if made is not None:
             return made
-    if d.name not in _BLAS:
+    if d.name not in _BLAS and d.kind not in "ui":
         return _narrow(spec)
     if spec.alpha == 1 and spec.beta in (0, 1):
         made = routines.product(d, spec.m, spec.n, spec.k, spec.a, spec.b, spec.c, spec.batch, spec.beta == 1, spec.epilogue.startswith("bias"),
                                 _AFTER[spec.epilogue])
         if made is not None:
             return made
-    return None if spec.epilogue else _by_openblas(spec)
+    return None if spec.epilogue or d.kind in "ui" else _by_openblas(spec)
 
 
 def _by_sums(spec: Product) -> PreparedLaunch | None:

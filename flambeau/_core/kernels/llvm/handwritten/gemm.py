@@ -64,7 +64,8 @@ def gemm(d: dtype, m: int, n: int, k: int, a: tuple[int, int, int], b: tuple[int
     A, B, Y)``, where Y, laid out as C, is not above 0, C is 0.
 
     a, b: (elements from row to row, from column to column, from matrix to matrix), any numbers.  c: (from row to row, from
-    matrix to matrix); its columns are neighbours.  m, n, k and batch are not zero; d is float32 or float64.
+    matrix to matrix); its columns are neighbours.  m, n, k and batch are not zero; d is float32, float64, or an integer type of their sizes, which has
+    neither `bias` nor `after`.
     """
     item = d.itemsize
     flops = 2 * m * n * k * batch

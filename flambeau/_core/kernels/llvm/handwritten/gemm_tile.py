@@ -131,7 +131,7 @@ def addend(em: Emitter, tile: Tile, row: str = "") -> tuple[str, str]:
     which changes no number, not even -0."""
     t = ty(tile.d, 1)
     none = em.module.helper("added_to_none", f"@added_to_none = internal constant [{tile.width} x {t}] ["
-                            + ", ".join([f"{t} {number(-0.0, tile.d)}"] * tile.width) + "], align 64")
+                            + ", ".join([f"{t} {number(-0.0 if tile.d.kind == 'f' else 0, tile.d)}"] * tile.width) + "], align 64")
     summed = _is(em, ADDED, RECTIFIED_SUM, GATED_SUM)
     other = em.op(f"select i1 {_is(em, SHIFTED, RECTIFIED)}, ptr {row}, ptr @{none}") if row else f"@{none}"
     return em.op(f"select i1 {summed}, ptr %c, ptr {other}"), em.op(f"select i1 {summed}, i64 %ldc, i64 0")
@@ -174,7 +174,7 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, biased: boo
         made = []
         for r in range(rows):
             left = em.broadcast(em.load(d, 1, em.at(a, str(r * item))), ty(d, 1), lanes)
-            made += [em.intrinsic("fma", d, lanes, left, right[v], sums[r * vectors + v]) for v in range(vectors)]
+            made += [multiplied(em, tile, left, right[v], sums[r * vectors + v]) for v in range(vectors)]
         return made
     state, begin = [("ptr", "%a"), ("ptr", "%b"), *[(t, "zeroinitializer")] * count], "0"
     if rows == tile.rows and vectors == VECTORS:  # the others are for edges
@@ -190,6 +190,14 @@ def _write_tile(module: Module, tile: Tile, rows: int, vectors: int, biased: boo
         a, b, *sums = k.vars
         k.next = [em.at(a, "%a_k"), em.at(b, "%b_k"), *turn(a, b, sums)]
     finish_tile(em, tile, rows, vectors, k.vars[2:], biased, active)
+
+
+def multiplied(em: Emitter, tile: Tile, a: str, b: str, total: str) -> str:
+    """total + a b, rounded once; of integers what the last bits are."""
+    if tile.d.kind == "f":
+        return em.intrinsic("fma", tile.d, tile.lanes, a, b, total)
+    t = ty(tile.d, tile.lanes)
+    return em.op(f"add {t} {total}, {em.op(f'mul {t} {a}, {b}')}")
 
 
 def finish_tile(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str], biased: bool = False, active: bool = False) -> None:
@@ -235,7 +243,7 @@ def _store_as(em: Emitter, tile: Tile, rows: int, vectors: int, sums: list[str],
         for v in range(vectors):
             offset = str(v * lanes * item)
             added = own or em.load(d, lanes, em.at(base, offset), masks[v])
-            value = em.op(f"fadd {t} {added}, {sums[r * vectors + v]}")
+            value = em.op(f"{'fadd' if d.kind == 'f' else 'add'} {t} {added}, {sums[r * vectors + v]}")
             if least:
                 low = em.op(f"fcmp ole {t} {value}, {least}")
                 value = em.op(f"select <{lanes} x i1> {low}, {t} {least}, {t} {value}")
