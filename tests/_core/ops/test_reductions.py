@@ -18,6 +18,26 @@ def x64(shape=(3, 4), seed=0, low=-2.0, high=2.0):
     return fb.tensor(np.random.default_rng(seed).uniform(low, high, shape), dtype=fb.float64, requires_grad=True)
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.permutations([0, 1, 2, 3]), st.tuples(*[st.integers(1, 6)] * 3), st.integers(1, 140), st.integers(1, 2), st.sets(st.integers(0, 3), min_size=1),
+       st.sampled_from([np.float32, np.float64, np.int64, np.int8, np.bool_]))
+def test_rows_of_any_length_and_layout_match_numpy(order, outer, length, step, axes, dtype):
+    """Short rows and long ones, of one vector and several, behind outer axes that walk as one or not."""
+    rng = np.random.default_rng(length)
+    whole = (rng.standard_normal((outer[0] * step, *outer[1:], length)) * 5).astype(dtype)
+    if whole.dtype.kind == "f" and length % 5 == 0:
+        whole.flat[length // 2] = np.nan
+    a, x = whole[::step].transpose(order), fb.tensor(whole)[::step].permute(order)
+    axes = tuple(axes)
+    wide = a.astype(np.float64) if a.dtype.kind == "f" else a
+    np.testing.assert_allclose(x.sum(axes).numpy(), wide.sum(axes), rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(x.amax(axes).numpy(), a.max(axes))
+    np.testing.assert_array_equal(x.amin(axes).numpy(), a.min(axes))
+    np.testing.assert_array_equal(x.to(fb.bool).all(axes[0]).numpy(), a.astype(bool).all(axes[0]))
+    if dtype is not np.bool_:
+        np.testing.assert_array_equal(x.argmax(axes[0]).numpy(), a.argmax(axes[0]))
+
+
 @settings(max_examples=60, deadline=None)
 @given(ARRAYS, st.data())
 def test_sums_and_their_kin_match_numpy(a, data):

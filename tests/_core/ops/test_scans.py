@@ -86,6 +86,14 @@ def test_logcumsumexp_neither_overflows_nor_loses_digits(n, shift, seed):
     np.testing.assert_allclose(fb.logcumsumexp(fb.tensor(a.T, dtype=fb.float32), 0).numpy(), np.logaddexp.accumulate(a.T, 0), rtol=3e-6)
 
 
+@pytest.mark.parametrize("shape", [(40, 5), (40, 7), (9, 33), (3, 200), (20, 3, 11), (1, 50)])
+def test_logcumsumexp_of_rows_of_any_length(shape):
+    a = np.random.default_rng(1).standard_normal(shape) * 30
+    a.flat[3] = -np.inf
+    for axis in range(len(shape)):
+        np.testing.assert_allclose(fb.tensor(a).logcumsumexp(axis).numpy(), np.logaddexp.accumulate(a, axis), rtol=1e-13)
+
+
 def test_long_rows_and_complex_numbers():
     a = np.random.default_rng(0).normal(size=300_001)
     np.testing.assert_allclose(fb.tensor(a).cumsum(0).numpy(), np.cumsum(a), rtol=1e-9, atol=1e-9)

@@ -116,8 +116,7 @@ class _Kernel:
         with frame.units() as unit:
             start, length = "0", split_size
             if self.cut:
-                last = em.sub(frame.word("outer"), "1")
-                start = em.mul(em.word(em.at(unit.odometer.counter, em.mul(last, "8")), 0), split)
+                start = em.mul(unit.outermost(), split)
                 length = em.smaller(split, em.sub(split_size, start))
             if self.odometer is None:
                 unit_passes, end, place = "1", length, start
@@ -169,14 +168,34 @@ class _Kernel:
             return tail.vars + groups[n:]
 
         if self.odometer is None:
+            # a row of few vectors: nothing is summed side by side
+            short, long, on = em.label("short"), em.label("long"), em.label("on")
+            em.branch(em.op(f"icmp slt i64 {end}, {block}"), short, long)
+            em.start(short)
+
+            def part(i: str, before: list[str]) -> list[str]:
+                mask = em.first_lanes(em.sub(end, i), self.lanes)
+                values = partials.masked(self._elements(unit.at, i, unit.places, mask), self.lanes, mask)
+                return partials.take(before, values, self._ramp(place, i), self.lanes)
+            first = part("0", [v for _, v in start[:n]])
+            with em.loop(str(self.lanes), end, str(self.lanes), list(zip(types, first, strict=True))) as few:
+                few.next = part(few.i, few.vars)
+            one = few.vars
+            after_short = em.current
+            em.jump(on)
+            em.start(long)
             groups = span(unit.at, place, unit.places, [v for _, v in start])
+            many = partials.tree([groups[u * n:u * n + n] for u in range(self.unroll)], self.lanes)
+            after_long = em.current
+            em.jump(on)
+            em.start(on)
+            lanes = [em.phi(t, (a, after_short), (b, after_long)) for t, a, b in zip(types, one, many, strict=True)]
         else:
             with em.loop("0", passes, carried=start) as loop:
                 at, places = self._in_middle(unit)
                 loop.next = span(at, em.add(place, em.mul(loop.i, inner)), places, loop.vars)
                 self.odometer.advance()
-            groups = loop.vars
-        lanes = partials.tree([groups[u * n:u * n + n] for u in range(self.unroll)], self.lanes)
+            lanes = partials.tree([loop.vars[u * n:u * n + n] for u in range(self.unroll)], self.lanes)
         total = partials.across(lanes, self.lanes)
         self._finish(unit, "0", total, 1, None)
 

@@ -145,6 +145,21 @@ class _Kernel:
         wanted = roots if keep is None else (*roots, keep[1])
         main = em.op(f"and i64 {size}, {-lanes * unroll}")
         start = list(zip(types * unroll, partials.start(lanes) * unroll, strict=True))
+
+        def part(i: str, before: list[str]) -> list[str]:
+            mask = em.first_lanes(em.sub(size, i), lanes)
+            values = self._values(at, places, wanted, i, lanes, mask, (), dict(still))
+            if keep is not None:
+                self.frame.store(keep[0], values[n], at, i, lanes, mask)
+            return partials.take(before, partials.masked(values[:n], lanes, mask), "0", lanes)
+        short, long, on = em.label("short"), em.label("long"), em.label("on")
+        em.branch(em.op(f"icmp slt i64 {size}, {lanes * unroll}"), short, long)
+        em.start(short)  # a row of few vectors: nothing is summed side by side
+        with em.loop(str(lanes), size, str(lanes), list(zip(types, part("0", partials.start(lanes)), strict=True))) as few:
+            few.next = part(few.i, few.vars)
+        after_short = em.current
+        em.jump(on)
+        em.start(long)
         with em.loop("0", main, str(lanes * unroll), start) as loop:
             new: list[str] = []
             for u in range(unroll):
@@ -155,13 +170,13 @@ class _Kernel:
                     self.frame.store(keep[0], values[n], at, i, lanes, None)
             loop.next = new
         with em.loop(main, size, str(lanes), list(zip(types, loop.vars[:n], strict=True))) as tail:
-            mask = em.first_lanes(em.sub(size, tail.i), lanes)
-            values = self._values(at, places, wanted, tail.i, lanes, mask, (), dict(still))
-            tail.next = partials.take(tail.vars, partials.masked(values[:n], lanes, mask), "0", lanes)
-            if keep is not None:
-                self.frame.store(keep[0], values[n], at, tail.i, lanes, mask)
-        parts = [tail.vars] + [loop.vars[u * n:u * n + n] for u in range(1, unroll)]
-        return partials.across(partials.tree(parts, lanes), lanes)
+            tail.next = part(tail.i, tail.vars)
+        many = partials.tree([tail.vars] + [loop.vars[u * n:u * n + n] for u in range(1, unroll)], lanes)
+        after_long = em.current
+        em.jump(on)
+        em.start(on)
+        found = [em.phi(t, (a, after_short), (b, after_long)) for t, a, b in zip(types, few.vars, many, strict=True)]
+        return partials.across(found, lanes)
 
     def _map_along(self, unit: Unit, size: str, members: list[tuple[Any, Expr]], singles: list[str]) -> None:
         em, lanes = self.em, self.lanes

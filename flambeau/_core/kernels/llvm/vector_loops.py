@@ -55,7 +55,7 @@ class Odometer:
 
     def __init__(self, em: Emitter, table: str, axes: str, operands: int) -> None:
         self.em, self.table, self.axes, self.operands = em, table, axes, operands
-        self.counter = em.op(f"alloca i64, i64 {axes}, align 8", "a")
+        self.counter = em.op(f"alloca i64, i64 {em.op(f'add i64 {axes}, 1')}, align 8", "a")  # one place at least
         self.offsets = em.op(f"alloca [{max(operands, 1)} x i64], align 8", "a")
 
     def set(self, index: str) -> None:
@@ -92,6 +92,11 @@ class Odometer:
             carry = em.op(f"select i1 {zero}, i64 {loop.vars[0]}, i64 0")
             loop.next = [carry]
 
+    def put(self, digit: str, offsets: list[str]) -> None:
+        """Puts it at the place `digit` along the innermost axis, where the operands lie at `offsets`."""
+        for place, v in ((self.counter, digit), *((self.em.at(self.offsets, str(8 * k)), v) for k, v in enumerate(offsets))):
+            self.em.line(f"store i64 {v}, ptr {place}, align 8")
+
     def offset(self, k: int) -> str:
         return self.em.word(self.offsets, k)
 
@@ -100,14 +105,17 @@ class Odometer:
 
 
 class Unit:
-    """One unit of work: the operands' addresses, the outer coordinates, its range of the vector axis, its number."""
+    """One unit of work: the operands' addresses, the outer coordinates, its range of the vector axis, its number, and its place along the
+    outermost axis."""
 
-    __slots__ = ("at", "places", "begin", "end", "odometer", "number")
+    __slots__ = ("at", "places", "begin", "end", "number", "_outermost")
 
-    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, odometer: Odometer,
-                 number: str) -> None:
+    def __init__(self, at: list[str], places: dict[int, str], begin: str, end: str, number: str, outermost: Callable[[], str]) -> None:
         self.at, self.places, self.begin, self.end = at, places, begin, end
-        self.odometer, self.number = odometer, number
+        self.number, self._outermost = number, outermost
+
+    def outermost(self) -> str:
+        return self._outermost()
 
 
 class Frame:
@@ -147,7 +155,10 @@ class Frame:
 
     @contextmanager
     def units(self) -> Iterator[Unit]:
-        """The loop over the units %begin .. %end; call it before any other loop."""
+        """The loop over the units %begin .. %end; call it before any other loop.
+
+        Places along the innermost of the outer axes stay in registers, so that short rows cost little; the odometer counts the others.
+        """
         em, n = self.em, len(self.types)
         tiles, width, size = self.word("tiles"), self.word("width"), self.word("vector")
         outer = self.word("outer")
@@ -155,17 +166,37 @@ class Frame:
         step = em.op(f"sdiv i64 %begin, {tiles}")
         tile = em.sub("%begin", em.mul(step, tiles))
         odometer.set(step)
-        with em.loop("%begin", "%end", carried=[("i64", tile)]) as loop:
-            begin = em.mul(loop.vars[0], width)
+        # without outer axes there is one step, which none follows: any numbers do
+        row = em.op(f"select i1 {em.op(f'icmp ne i64 {outer}, 0')}, ptr {self.tables}, ptr {self.block}")
+        turns, steps = em.word(row, 0), [em.word(row, 1 + k) for k in range(n)]
+        start = [tile, odometer.digit(0), *[odometer.offset(k) for k in range(n)]]
+        with em.loop("%begin", "%end", carried=[("i64", v) for v in start]) as loop:
+            here, digit, *offsets = loop.vars
+
+            def outermost() -> str:
+                last = em.sub(outer, "1")
+                found = em.word(em.at(odometer.counter, em.mul(last, "8")), 0)
+                return em.op(f"select i1 {em.op(f'icmp eq i64 {last}, 0')}, i64 {digit}, i64 {found}")
+            begin = em.mul(here, width)
             end = em.smaller(em.add(begin, width), size)
-            at = [em.at(p, odometer.offset(k)) for k, p in enumerate(self.pointers)]
-            places = {d: odometer.digit(k) for d, kind, k in self.places if kind == "outer"}
-            yield Unit(at, places, begin, end, odometer, loop.i)
-            after = em.add(loop.vars[0], "1")
+            at = [em.at(p, offset) for p, offset in zip(self.pointers, offsets, strict=True)]
+            places = {d: odometer.digit(k) if k else digit for d, kind, k in self.places if kind == "outer"}
+            yield Unit(at, places, begin, end, loop.i, outermost)
+            after = em.add(here, "1")
             turn = em.op(f"icmp eq i64 {after}, {tiles}")
-            with em.only_if(turn):
-                odometer.advance()
-            loop.next = [em.op(f"select i1 {turn}, i64 0, i64 {after}")]
+            moved = [em.add(digit, em.op(f"zext i1 {turn} to i64"))]
+            moved += [em.add(v, em.op(f"select i1 {turn}, i64 {s}, i64 0")) for v, s in zip(offsets, steps, strict=True)]
+            full, on, before = em.label("full"), em.label("on"), em.current
+            em.branch(em.op(f"icmp slt i64 {moved[0]}, {turns}"), on, full)
+            em.start(full)
+            odometer.put(digit, offsets)
+            odometer.advance()
+            counted = [odometer.digit(0), *[odometer.offset(k) for k in range(n)]]
+            last = em.current
+            em.jump(on)
+            em.start(on)
+            following = [em.phi("i64", (a, before), (b, last)) for a, b in zip(moved, counted, strict=True)]
+            loop.next = [em.op(f"select i1 {turn}, i64 0, i64 {after}"), *following]
 
     # values --------------------------------------------------------------------------------------------------------
     def leaf(self, e: Expr, args: list[str], at: list[str], i: str, places: dict[int, str], lanes: int,

@@ -63,13 +63,13 @@ class Operands:
         ks = [*self.used, *range(self.outs)] if operands is None else operands
         return sum(1 if a.strides[k] == self.sizes[k] else -1 if a.strides[k] else 0 for k in ks)
 
-    def rows_across(self, outer: Sequence[Axis], inner: Axis, lanes: int = 0) -> bool:
-        """Whether lanes side by side have a row along `inner` each, since memory's neighbours lie across rows; lanes: of a vector, which
-        rows shorter than it do not fill (0: of threads)."""
+    def rows_across(self, outer: Sequence[Axis], inner: Axis, lanes: int = 0, short: int = 0) -> bool:
+        """Whether lanes side by side have a row along `inner` each, since memory's neighbours lie across rows; lanes: of a vector (0: of
+        threads); short: rows of so many elements or fewer have a lane each though they are read element by element."""
         if not outer or outer[-1].size < lanes:
             return False
         ks = [k for k, step in enumerate(inner.strides) if step]  # operands with one number a row do not count
-        return self.score(outer[-1], ks) > self.score(inner, ks) or 0 < inner.size <= lanes
+        return self.score(outer[-1], ks) > self.score(inner, ks) or 0 < inner.size <= short
 
     def step_classes(self, a: Axis) -> tuple[str, ...]:
         """For each operand how it steps along the axis: see `step_class`."""

@@ -51,7 +51,9 @@ class ReduceLoops(Operands):
             return bool(self.kept)
         kept, reduced = self.score(self.kept[-1], self.used), self.score(self.reduced[-1], self.used)
         if kept != reduced:
-            return kept > reduced or (self.length < 2 * lanes and self.kept[-1].size >= lanes)
+            # elements far apart are read one by one, which joining the lanes of a vector outweighs; places cost more to join
+            short = self.length < 2 * lanes if self.ordered else 2 * self.length <= min(lanes, 16)
+            return kept > reduced or (short and self.kept[-1].size >= lanes)
         return lanes > 0 and self.kept[-1].size >= self.reduced[-1].size
 
 

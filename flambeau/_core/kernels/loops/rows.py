@@ -216,7 +216,7 @@ class ByVectors(RowLoops):
         nbytes, _ = price(program, domain, tuple(self.steps))
         ns, lanes = self.facts.cost(nbytes, size_of(domain)), lanes_of(program.roots())
         operands, outer, inner = len(self.types), self.outer, self.inner
-        self.across = self.rows_across(self.outer, self.inner, lanes)
+        self.across = self.rows_across(self.outer, self.inner, lanes, _short(program, lanes))
         self.streams: tuple[int, ...] = ()
         if self.across:
             self.stage = Stage(operands, outer[-1], inner, outer[:-1], width=even_width(outer[-1].size, TILE * lanes, lanes))
@@ -227,6 +227,18 @@ class ByVectors(RowLoops):
                 if inner.strides[k] == size and size_of(domain) * size >= STREAM_BYTES and inner.size % lanes == 0
                 and all(a.strides[k] % 64 == 0 for a in outer))
         self.chunk, self.parallel = chunk_of(self.stage.units, ns), ns > PARALLEL_NS
+
+
+def _short(program: Rows, lanes: int) -> int:
+    """Rows of how many elements have a lane each.  A whole vector costs a row's own functions (the logarithm of its sum) as much as a lane, and
+    the elements that it then reads and writes one by one, eight of them outweigh joining its lanes."""
+    moving: set[Expr] = set()
+    for e in walk(program.roots()):
+        if e.op in ("input", "gather", "coord") or any(a in moving for a in e.args):
+            moving.add(e)
+    if not any(e.op in FUNCTIONS and e not in moving for e in walk(program.roots())):
+        return min(lanes, 8)
+    return min(lanes, 12) if any(kind == "map" for kind, _, _ in program.stages) else lanes
 
 
 def kept_value(passes: Sequence[Sequence[Part]], outs: int, contiguous: Sequence[bool]) -> tuple[int, int, Expr, Expr] | None:

@@ -14,8 +14,8 @@ from flambeau._core.kernels.programs import Map
 from flambeau._core.ops.special import _polygamma
 from tests._core.kernels.cuda_c import host
 
-SHARED = "exp exp2 expm1 log log2 log10 log1p tanh erf sin cos tan".split()
-OF_SINGLES = "asin acos atan".split()  # of doubles the library has them
+SHARED = "exp exp2 expm1 log log2 log10 log1p tanh erf sin cos tan asin acos atan".split()
+OF_DOUBLES = "sinh cosh asinh acosh atanh erfc".split()  # of singles the library has them
 
 
 def arguments(d: dtype) -> np.ndarray:
@@ -31,7 +31,7 @@ def arguments(d: dtype) -> np.ndarray:
 @pytest.mark.parametrize("d", [float32, float64], ids=str)
 def test_the_same_bits_as_on_the_cpu(d: dtype) -> None:
     x = arguments(d)
-    ops = [*SHARED, *(OF_SINGLES if d is float32 else ())]
+    ops = [*SHARED, *(OF_DOUBLES if d is float64 else ())]
     programs = [Map((E.unary(op, E.input(0, d)),), (d,)) for op in ops]
     kernels = [render(p, x.shape, ((1,), (1,))) for p in programs]
     batch = host.Batch(kernels, checked=False)
@@ -76,10 +76,10 @@ def test_polygamma(d: dtype) -> None:
 
 
 def test_what_the_library_serves() -> None:
-    """Functions that singles have in double on the CPU are CUDA's own, and so is fmod, which is exact anyway."""
-    for op in ("pow", "atan2", "sinh", "erfc", "lgamma", "fmod"):
+    """Functions that singles have in double on the CPU are CUDA's own, and so are those of two operands, of which fmod is exact anyway."""
+    for op in ("pow", "atan2", "hypot", "lgamma", "fmod", *OF_DOUBLES):
         assert device_function(op, float32) is None
-    for op in OF_SINGLES:
+    for op in ("pow", "atan2", "hypot", "lgamma", "fmod"):
         assert device_function(op, float64) is None
     for op in SHARED:
         for d in (float32, float64):
