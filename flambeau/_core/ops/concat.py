@@ -109,6 +109,11 @@ def _one_by_one(moves: Sequence[tuple[Any, int]]) -> Any:
     return launch
 
 
+def _of_some(launch: Any, places: Sequence[int], count: int) -> Any:
+    """A launch that takes all `count` parts, those that are empty too, of which nothing is copied."""
+    return launch if len(places) == count else lambda out, *parts: launch(out, *[parts[i] for i in places])
+
+
 def _keep(since: int, key: Any, plan: tuple[Meta, Any, Any]) -> None:
     if not provenance.enabled():
         caches.keep_since(since, _plans, key, plan)
@@ -174,12 +179,12 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     if all(layout.wants_channels_last(t.meta.shape, t.meta.strides) for t in parts):
         strides = layout.channels_last_strides(shape)
     saved = (at, [None if tuple(t.meta.shape) == (0,) else t.meta for t in ts])
-    whole = len(parts) == len(ts) and None not in key[1]
+    plain = None not in key[1]
     blocks = _in_blocks(parts, at, d) if strides is None else None
     made = meta(shape, strides, d, first.meta.device)
     if blocks is not None:
-        if whole:
-            _keep(since, key, (made, blocks, saved))
+        if plain:
+            _keep(since, key, (made, _of_some(blocks, [i for i, m in enumerate(saved[1]) if m is not None], len(ts)), saved))
         return tape.record(_joined((made, blocks), parts), _cat_back, ts, saved, "CatBackward0")
     out = new(made)
     start = 0
@@ -196,8 +201,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
             moves.append((call, place.ptr - out.ptr))
             call(place.ptr, t.ptr)
         start += n
-    if whole and len(moves) == len(ts):
-        _keep(since, key, (made, _one_by_one(moves), saved))
+    if plain:
+        _keep(since, key, (made, _of_some(_one_by_one(moves), [i for i, t in enumerate(ts) if t.meta.numel], len(ts)), saved))
     return tape.record(out, _cat_back, ts, saved, "CatBackward0")
 
 

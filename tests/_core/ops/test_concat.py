@@ -154,6 +154,24 @@ def test_joining_again_and_again(join, count, axis, device):
             assert not function(ts, axis).requires_grad
 
 
+@pytest.mark.parametrize("length", [3, 30000])  # few bytes go by one routine, many by a copy's kernel
+@pytest.mark.parametrize("nothing", [(0,), (2, 0)])
+def test_empty_parts_cost_no_planning(monkeypatch, nothing, length, device):
+    """A cache of keys begins as an empty vector (transformers' DynamicCache): the second call prepares nothing anew."""
+    a = np.arange(2.0 * length, dtype=np.float32).reshape(2, length)
+    for round_ in range(3):
+        empty, x, y = fb.zeros(nothing, device=device, requires_grad=True), *[fb.tensor(a + k + round_, device=device, requires_grad=True) for k in (0, 5)]
+        with monkeypatch.context() as m:
+            if round_ > 1:
+                for name in ("prepare", "find"):
+                    m.setattr(f"flambeau._core.ops.concat.dispatch.{name}", None)
+            got = fb.cat([empty, x, y], 1)
+        np.testing.assert_array_equal(got.detach().cpu().numpy(), np.concatenate([a + round_, a + round_ + 5], 1))
+        (got * got).sum().backward()
+        assert tuple(empty.grad.shape) == nothing
+        np.testing.assert_array_equal(y.grad.cpu().numpy(), 2 * (a + round_ + 5))
+
+
 def test_joining_by_a_plan_still_looks_at_types_and_devices():
     a, b = fb.ones(2, 3), fb.ones(2, 3, dtype=fb.float64)
     for _ in range(2):
