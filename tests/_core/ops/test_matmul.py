@@ -33,6 +33,18 @@ def test_rank_rules(a, b):
     np.testing.assert_allclose((fb.tensor(x) @ fb.tensor(y)).numpy(), np.matmul(x, y), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 70, 50), (60, 1, 90), (1, 1, 3000), (40, 50, 1), (2, 2, 700)])
+def test_complex_vectors_of_any_layout(name, m, n, k):
+    a, b = ((random((3, *s), np.float64) + 1j * random((3, *s), np.float64, 1)).astype(name) for s in ((m, k), (k, n)))
+    want = a.astype(np.complex128) @ b.astype(np.complex128)
+    close = {"rtol": 1e-4, "atol": 1e-4} if name == "complex64" else {"rtol": 1e-11, "atol": 1e-11}
+    for x in (fb.tensor(a), fb.tensor(np.ascontiguousarray(a.swapaxes(1, 2))).transpose(1, 2), fb.tensor(np.repeat(a, 2, 2))[:, :, ::2]):
+        for y in (fb.tensor(b), fb.tensor(np.ascontiguousarray(b.swapaxes(1, 2))).transpose(1, 2), fb.tensor(np.repeat(b, 2, 1))[:, ::2]):
+            np.testing.assert_allclose(fb.bmm(x, y).numpy(), want, **close)
+            np.testing.assert_allclose((x[0] @ y[0]).numpy(), want[0], **close)
+
+
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "int32", "int64"])
 @pytest.mark.parametrize(("batch", "m", "n", "k"), [(1, 33, 70, 50), (3, 20, 17, 9), (1, 1, 40, 30), (1, 40, 1, 30), (2, 3, 2, 1), (1, 5, 6, 0)])
 def test_integers_of_any_layout_wrap(name, batch, m, n, k):

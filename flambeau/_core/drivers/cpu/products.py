@@ -1,5 +1,5 @@
 """Matrix products on the CPU: generated kernels, reductions where one side is a vector, OpenBLAS where it was measured faster and for complex
-numbers; for 16-bit floats oneDNN, where it is installed, or for bfloat16 a generated kernel of CPUs that have instructions for it."""
+matrices; for 16-bit floats oneDNN, where it is installed, or for bfloat16 a generated kernel of CPUs that have instructions for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def product(spec: Product) -> PreparedLaunch | None:
     if not spec.k or spec.epilogue not in _AFTER:
         return None
     alone = min(spec.m, spec.n, spec.k) == 1 or (spec.m * spec.n <= FEW_SUMS and spec.k >= LONG)
-    if alone and d.kind == "f" and spec.m * spec.n * spec.k >= LEAST:
+    many = spec.batch if d.kind == "f" or spec.m == spec.n == 1 else 1  # small matrices of complex numbers fill no vectors
+    if alone and d.kind in "fc" and spec.m * spec.n * spec.k * many >= LEAST:
         made = _by_sums(spec)
         if made is not None:
             return made

@@ -49,12 +49,23 @@ class ReduceLoops(Operands):
         (0: of threads)."""
         if not self.kept or not self.reduced:
             return bool(self.kept)
+        nearer = self._nearer() if lanes else 0
+        if nearer:
+            return nearer > 0
         kept, reduced = self.score(self.kept[-1], self.used), self.score(self.reduced[-1], self.used)
         if kept != reduced:
             # elements far apart are read one by one, which joining the lanes of a vector outweighs; places cost more to join
             short = self.length < 2 * lanes if self.ordered else 2 * self.length <= min(lanes, 16)
             return kept > reduced or (short and self.kept[-1].size >= lanes)
         return lanes > 0 and self.kept[-1].size >= self.reduced[-1].size
+
+    def _nearer(self) -> int:
+        """Above 0 where no operand has neighbours along either axis (the parts of complex numbers), and along the kept one they are less far apart;
+        below 0 where along the reduced one."""
+        steps = [(abs(self.kept[-1].strides[k]), abs(self.reduced[-1].strides[k]), self.sizes[k]) for k in self.used]
+        if any(size in (a, b) for a, b, size in steps):
+            return 0
+        return sum((a < b) - (a > b) for a, b, _ in steps if a and b)
 
 
 class ByThreads(ReduceLoops):
