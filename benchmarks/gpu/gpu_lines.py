@@ -295,7 +295,7 @@ def networks(s: Sizes) -> Iterator[Line]:
         net = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
                             nn.Flatten(), nn.Linear(32 * 7 * 7, 10)).to("cuda")
         x, y = _filled(t, s.batch, 1, 28, 28), t.zeros(s.batch, dtype=t.int64, device="cuda")
-        steps = t.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+        steps = t.optim.Adam(net.parameters(), lr=1e-3, fused=True, capturable=True)
 
         def step() -> None:
             steps.zero_grad()
@@ -330,7 +330,7 @@ def _gpt(t: Any, batch: int, length: int, layers: int, width: int, heads: int, w
                "down": weight(width, 4 * width), "down_b": zeros(width)} for _ in range(layers)]
     last, last_b = ones(width), zeros(width)
     parameters = [embedding, places, last, last_b, *[p for b in blocks for p in b.values()]]
-    steps = t.optim.AdamW(parameters, lr=1e-4, fused=True)
+    steps = t.optim.AdamW(parameters, lr=1e-4, fused=True, capturable=True)
     tokens = t.randint(0, words, (batch, length + 1), device="cuda")
     x0, y0 = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
@@ -378,4 +378,22 @@ def all_lines(s: Sizes | None = None) -> list[Line]:
     """Dearest knowledge first: what is cut off at the end of the time is the least of it."""
     from gpu_lines_training import training
     s = s or Sizes()
-    return [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *training(s), *blocks(s), *copies(s), *host(s), *ordering(s)]
+    found = [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *training(s), *blocks(s)]
+    steps = [line for line in found if line.name.startswith("a step of")]
+    graphs = [line._replace(name=f"{line.name}, as a graph", setup=_as_graph(line.setup), compiled=False) for line in steps]
+    return [*found, *graphs, *copies(s), *host(s), *ordering(s)]
+
+
+def _as_graph(setup: Callable[[Any], Work]) -> Callable[[Any], Work]:
+    """The same work, captured once and replayed."""
+    def captured(t: Any) -> Work:
+        work, stream, graph = setup(t), t.cuda.Stream(), t.cuda.CUDAGraph()
+        stream.wait_stream(t.cuda.current_stream())
+        with t.cuda.stream(stream):
+            for _ in range(3):
+                work()
+        t.cuda.current_stream().wait_stream(stream)
+        with t.cuda.graph(graph):
+            work()
+        return graph.replay  # type: ignore[no-any-return]
+    return captured

@@ -10,6 +10,7 @@ from .._core.compile import graphs
 from .._core.runtime import gpus
 from .._core.runtime.streams import Stream
 from .._core.tensor import Tensor
+from .memory import empty_cache
 
 _numbers = itertools.count(1)
 _pools: WeakValueDictionary[tuple[int, ...], graphs.PrivatePool] = WeakValueDictionary()
@@ -116,6 +117,7 @@ class graph:
 
     def __enter__(self) -> None:
         gpus.synchronize()
+        empty_cache()  # memory that is free cannot be had of other streams while this one is captured
         self.capture_stream.__enter__()
         try:
             self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)

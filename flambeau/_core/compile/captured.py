@@ -50,10 +50,22 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tens
     for i, t in enumerate(tensors):
         if t.node is not None:
             raise RuntimeError(f"capture: tensor {i} among the arguments requires grad; pass it detached, and call requires_grad_() inside")
-        if not t.meta.plain or t.meta.device.type != "cpu":
-            raise RuntimeError(f"capture: tensor {i} among the arguments is a {type(t).__name__} on {t.meta.device}; only plain tensors on "
-                               "the CPU are taken (for a GPU there is cuda.graph)")
+        if not t.meta.plain or t.meta.device.type not in ("cpu", "cuda") or t.meta.device != tensors[0].meta.device:
+            raise RuntimeError(f"capture: tensor {i} among the arguments is a {type(t).__name__} on {t.meta.device}; only plain tensors, all on the CPU or "
+                               "all on one GPU, are taken")
     return tree, tensors
+
+
+def on_gpu(work: Callable[[list[Tensor]], Any], tensors: list[Tensor]) -> Callable[..., Any]:
+    """The same for a GPU."""
+    from .captured_gpu import GpuCaptured
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return GpuCaptured(work, tensors)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _tensor(r: Shown) -> Tensor:
@@ -86,7 +98,7 @@ class Captured:
 
     @property
     def records(self) -> list[Planned]:
-        return [f.plan for f in self._found.values()]  # type: ignore[attr-defined]
+        return [f.plan for f in self._found.values() if hasattr(f, "plan")]
 
     def reset(self) -> None:
         """Forgets what was captured."""
@@ -112,6 +124,15 @@ class Captured:
         with self._lock:
             if len(self._found) >= _MOST:
                 self._found.clear()
+            if tensors and tensors[0].meta.device.type == "cuda":
+                if self._check:
+                    raise RuntimeError("capture: check=True holds launches of the CPU against the function; these are a GPU's")
+
+                def work(those: list[Tensor]) -> Any:
+                    again, named = trees.put(tree, those.__getitem__)
+                    return self._f(*again, **named)
+                made = self._found[key] = on_gpu(work, tensors)
+                return made(*tensors)
             return self._captured(key, tensors, lambda: self._f(*args, **kwargs), found)
 
     def _captured(self, key: Any, tensors: list[Tensor], work: Callable[[], Any], before: Any) -> Any:
@@ -145,7 +166,7 @@ class Captured:
 
 def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
     """A function that does what `f` did, without its Python: `f` is called twice with arguments of a layout, and from then on what it asked of the
-    CPU is asked again, as one native loop.  Also a decorator.
+    CPU is asked again, as one native loop, or of a GPU, as a graph of its driver's (`cuda.CUDAGraph`).  Also a decorator.
 
     The contract, as a CUDA graph's: what `f` does follows from the layouts of the tensors among its arguments, from its other arguments (compared by
     value) and from the contents of tensors.  It may change tensors in place (parameters, buffers, an optimizer's state), run `backward()` and step an

@@ -248,6 +248,22 @@ def case_graphed_callables() -> None:
             assert abs(array(got) - want).max() < 1e-5
 
 
+def case_captured_functions() -> None:
+    """`capture` of a training step: a graph on arguments of its own, with results that are each call's own."""
+    import flambeau as torch
+    batches = [(torch.randn(30, 20).cuda(), torch.randint(0, 7, (30,)).cuda()) for _ in range(5)]
+    net, step = _training("AdamW")
+    torch.cuda.manual_seed(5)
+    losses = [float(step(x, y)) for x, y in batches]
+    wanted = [array(p) for p in net.parameters()]
+    net, step = _training("AdamW")
+    captured = torch.capture(step)
+    torch.cuda.manual_seed(5)
+    found = [captured(x, y) for x, y in batches]
+    assert [float(f) for f in found] == losses
+    assert all((array(p) == w).all() for p, w in zip(net.parameters(), wanted, strict=True))
+
+
 if __name__ == "__main__":
     import cases
     cases.main(globals())
