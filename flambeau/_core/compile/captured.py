@@ -9,6 +9,8 @@ from threading import Lock
 from typing import Any
 
 from ..runtime import capture as captures
+from ..runtime import dispatch
+from ..runtime.device import CPU, device
 from ..tensor import Tensor
 from . import trees
 from .check import State, Watched, compare
@@ -56,13 +58,13 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tens
     return tree, tensors
 
 
-def on_gpu(work: Callable[[list[Tensor]], Any], tensors: list[Tensor]) -> Callable[..., Any]:
+def on_gpu(work: Callable[[list[Tensor]], Any], tensors: list[Tensor], dev: device) -> Callable[..., Any]:
     """The same for a GPU."""
     from .captured_gpu import GpuCaptured
     collects = gc.isenabled()
     gc.disable()
     try:
-        return GpuCaptured(work, tensors)
+        return GpuCaptured(work, tensors, dev)
     finally:
         if collects:
             gc.enable()
@@ -83,7 +85,7 @@ class Captured:
         functools.update_wrapper(self, f, updated=())
         self._f, self._check = f, check
         self._found: dict[Any, Callable[..., Any]] = {}
-        self._warm: set[Any] = set()
+        self._warm: dict[Any, device] = {}  # where each kind of call works
         self._lock = Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -114,8 +116,14 @@ class Captured:
         if found is not None and not self._check:
             return found(*tensors)
         if key not in self._warm:  # what is made at the first call, such as an optimizer's state, is not part of the step
-            made = self._f(*args, **kwargs)
-            self._warm.add(key)
+            if tensors:
+                made = self._f(*args, **kwargs)
+                self._warm[key] = tensors[0].meta.device
+            else:
+                seen: set[device] = set()
+                with dispatch.observe(lambda dev, *launch: seen.add(dev)):
+                    made = self._f(*args, **kwargs)
+                self._warm[key] = seen.pop() if len(seen) == 1 else CPU
             return made
         if captures.active:
             return self._f(*args, **kwargs)
@@ -124,14 +132,15 @@ class Captured:
         with self._lock:
             if len(self._found) >= _MOST:
                 self._found.clear()
-            if tensors and tensors[0].meta.device.type == "cuda":
+            where = self._warm[key]
+            if where.type == "cuda":
                 if self._check:
                     raise RuntimeError("capture: check=True holds launches of the CPU against the function; these are a GPU's")
 
                 def work(those: list[Tensor]) -> Any:
                     again, named = trees.put(tree, those.__getitem__)
                     return self._f(*again, **named)
-                made = self._found[key] = on_gpu(work, tensors)
+                made = self._found[key] = on_gpu(work, tensors, where)
                 return made(*tensors)
             return self._captured(key, tensors, lambda: self._f(*args, **kwargs), found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd import mode
@@ -15,6 +15,9 @@ from . import trees
 from .graphs import Graph, PrivatePool
 from .owners import Living
 from .record import LEAST
+
+if TYPE_CHECKING:
+    from ..runtime.device import device
 
 
 class _Own:
@@ -30,12 +33,12 @@ class _Own:
 class GpuCaptured:
     """A function captured for arguments of one layout: ``f(*tensors)``, tensors of that layout on the GPU.
 
-    work: calls the function with tensors in the places of those given.
+    work: calls the function with tensors in the places of those given.  dev: the GPU.
     """
 
-    def __init__(self, work: Callable[[list[Tensor]], Any], given: list[Tensor]) -> None:
+    def __init__(self, work: Callable[[list[Tensor]], Any], given: list[Tensor], dev: device) -> None:
         self.lock = Lock()
-        self.device = given[0].meta.device
+        self.device = dev
         self.inputs = [self._room(t) for t in given]
         self._fill(given)
         pool = PrivatePool()

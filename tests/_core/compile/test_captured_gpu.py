@@ -135,3 +135,17 @@ def test_other_layouts(gpu: Any) -> None:
             assert torch.equal(work(x).cpu(), x.cpu().cumsum(0))
             if len(shape) == 2 and shape[0]:
                 assert torch.equal(work(x.t()).cpu(), x.t().cpu().cumsum(0))
+
+
+def test_without_arguments(gpu: Any) -> None:
+    """Where it works shows at the first call."""
+    counter, total = torch.zeros(4, device=gpu), torch.zeros(4, device=gpu)
+
+    @torch.capture
+    def step() -> Any:
+        counter.add_(1)
+        total.add_((counter * 2).exp().log())
+        return (counter + 1).sum()
+    found = [step().item() for _ in range(5)]
+    assert found == [8.0, 12.0, 16.0, 20.0, 24.0] and counter.tolist() == [5.0] * 4
+    assert torch.allclose(total.cpu(), torch.full((4,), 30.0))

@@ -264,6 +264,70 @@ def case_captured_functions() -> None:
     assert all((array(p) == w).all() for p, w in zip(net.parameters(), wanted, strict=True))
 
 
+def case_running_statistics() -> None:
+    """A captured step of convolutions and batch norms leaves the statistics and weights of an eager one."""
+    import flambeau as torch
+    nn = torch.nn
+    images, labels = [torch.randn(4, 3, 12, 12).cuda() for _ in range(4)], torch.randint(0, 4, (4,)).cuda()
+
+    def trained(captured: bool) -> tuple[Any, ...]:
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(200, 4)).cuda()
+        steps = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def step(x: Any) -> Any:
+            steps.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), labels)
+            loss.backward()
+            steps.step()
+            return loss
+        work = torch.capture(step) if captured else step
+        losses = [float(work(x)) for x in images]
+        return losses, [array(v).tolist() for v in net.state_dict().values()]
+    assert trained(True) == trained(False)
+
+
+def case_pinned_copies() -> None:
+    """Copies of pinned memory are captured, and read and write what lies there at each replay."""
+    import flambeau as torch
+    source, out, there = torch.ones(100).pin_memory(), torch.empty(100).pin_memory(), torch.zeros(100, device="cuda")
+    g = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(g):
+        there.copy_(source, non_blocking=True)
+        out.copy_(there * 3, non_blocking=True)
+    for k in range(3):
+        source.fill_(float(k))
+        g.replay()
+        torch.cuda.synchronize()
+        assert (out.numpy() == 3 * k).all()
+
+
+def case_after_an_error() -> None:
+    """A capture that the program's own error ended leaves the GPU as it was."""
+    import flambeau as torch
+    x = torch.ones(10, device="cuda")
+    for _ in range(3):
+        try:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                x + 1
+                raise KeyError("the program's")
+        except KeyError:
+            pass
+        g = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(g):
+            y = x * 7
+        g.replay()
+        assert (array(y) == 7).all()
+
+
+def case_several_graphs_of_devices() -> None:
+    import flambeau as torch
+    work = torch.capture(lambda x: (x * 2).softmax(0))
+    for k in range(3):
+        for i in range(torch.cuda.device_count()):
+            assert abs(array(work(torch.full((100,), float(k), device=f"cuda:{i}"))) - 0.01).max() < 1e-6
+
+
 if __name__ == "__main__":
     import cases
     cases.main(globals())
