@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
 import math
 import operator
@@ -10,11 +11,11 @@ from collections import OrderedDict
 from contextvars import ContextVar
 from functools import partial
 from itertools import chain, islice
-from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, MethodWrapperType
 from typing import Any
 
 from ..autograd import functions, mode
-from ..dtypes import dtype
+from ..dtypes import dtype, finfo, get_default_dtype, iinfo
 from ..engine import interpreters
 from ..layout import Size
 from ..ops import attributes, foreach, linear_activation, queries, reading
@@ -29,15 +30,16 @@ from .later_numbers import LATER, How, applied, number, plain, settled
 _LEAVES: set[Any] = {attributes.size, attributes.stride, attributes.numel, attributes.dim, attributes.is_contiguous, attributes._len, attributes._iter,
                      attributes._new_tensor_type, queries.broadcast_shapes,
                      functions.grad, functions.backward, linear_activation.linear_with_activation, linear_activation.serves,
-                     foreach.norms, foreach.scale}
+                     foreach.norms, foreach.scale, foreach.unscale}
 _TAKING = {reading.methods[name] for name in ("item", "tolist")}  # what takes a tensor's element
 _PASSES = {"backward"}  # operations that pass over the tape, too
+GENERATED: Any = contextlib._GeneratorContextManager
 CONTEXTS = (mode.no_grad, mode.enable_grad, mode.set_grad_enabled, mode.inference_mode)
 _OVER_ITEMS = {zip, enumerate, reversed, iter, tuple, list, set, frozenset, sorted, sum, min, max, any, all, dict, islice, chain, map}
 _ON_ATOMS: set[Any] = {len, abs, round, divmod, pow, ord, chr, hash, repr, int, float, bool, str, complex, range, slice, operator.index, *[
     f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)]}
 _OF_NUMBERS: set[Any] = {f for f in vars(math).values() if isinstance(f, BuiltinFunctionType)}  # a function gives the same class of number for all
-_FREE: set[Any] = {mode.is_grad_enabled, interpreters.watched, super, mode.DecoratorContextManager.clone}
+_FREE: set[Any] = {mode.is_grad_enabled, get_default_dtype, interpreters.watched, super, mode.DecoratorContextManager.clone}
 
 
 def _only_keeps(c: type, init: FunctionType) -> bool:
@@ -89,9 +91,11 @@ class Calls(Knowing):
         if isinstance(f, type):
             return self._class(f)
         if t is partial:
-            return self._opaque(f, "functools.partial")
+            return self._of_partial(f)
         if f is OBJECT.__setattr__:
             return self.plainly
+        if t is MethodWrapperType and f.__name__ == "__init__" and f.__objclass__ is OBJECT:
+            return f
         found = static(t, "__call__")
         if type(found) is FunctionType:
             self.guards.shape(f, None)
@@ -99,6 +103,15 @@ class Calls(Knowing):
             inner = self.callee(found)
             return f if inner is found else MethodType(inner, f)
         return self._opaque(f, t.__name__)
+
+    def _of_partial(self, f: partial[Any]) -> Any:
+        """What a partial function calls, with what it holds of arguments."""
+        if not self.is_fresh(f):
+            self.guards.shape(f, f.__dict__)
+            for name in ("func", "args", "keywords"):
+                self.guards.attribute(f, name, getattr(f, name))
+        self.whole(f.keywords)
+        return partial(self.callee(f.func), *f.args, **f.keywords)
 
     def _opaque(self, f: Any, what: str) -> Any:
         self.taint(f"it calls {what}")
@@ -221,11 +234,19 @@ class Calls(Knowing):
                     return self._opaque(f, f"{name} of a {t.__name__} that it is given")
                 if name in ("add", "discard", "pop"):
                     return partial(self._hashing, f)
+                if name == "update" and t is not set:
+                    return partial(self._updated, f)
+                if name in ("setdefault", "pop"):
+                    return partial(self._hashing, f)
                 return f if name in ("append", "extend", "clear") else partial(self._on_atoms, f)
             if name in ("append", "extend") and t is list:
                 return partial(self._appended if name == "append" else self._extended, on)
             if name == "get" and isinstance(on, dict):
                 return partial(self._get, on)
+            if name == "update" and (t is dict or t in DICTS):
+                return partial(self._set_by, on)
+            if name in ("clear", "pop", "setdefault") and self.adopt(on):
+                return self._builtin(f)
             self._unchanged(on)
             if name in ("items", "keys", "values", "copy") and isinstance(on, dict):
                 self.whole(on)
@@ -246,6 +267,28 @@ class Calls(Knowing):
         if not self.off and args and not hashed(args[0]):
             self.taint("it hashes an object")
         return f(*map(plain, args[:1]), *args[1:])
+
+    def _updated(self, f: Any, *args: Any, **kwargs: Any) -> None:
+        """``d.update(...)`` of a dict that the run made."""
+        for d in args if not self.off else ():
+            if type(d) is not dict and type(d) not in DICTS:
+                self.taint(f"it updates a dict by a {type(d).__name__}")
+            elif not all(map(hashed, d)):
+                self.taint("it hashes an object")
+            else:
+                self.whole(d)
+        f(*args, **kwargs)
+
+    def _set_by(self, on: Any, *args: Any, **kwargs: Any) -> None:
+        """``d.update(...)`` of a dict that lived before."""
+        for d in (*args, kwargs):
+            if self.off or (type(d) is not dict and type(d) not in DICTS):
+                self.taint(f"it updates a dict by a {type(d).__name__}")
+                on.update(d)
+                continue
+            self.whole(d)
+            for key, value in d.items():
+                self.store("item", value, on, key)
 
     def _appended(self, x: list[Any], value: Any) -> None:
         """``x.append(value)`` of a list that lived before."""
@@ -412,6 +455,8 @@ class Calls(Knowing):
             return partial(self._over_items, c)
         if c is type:
             return lambda *args: self._typed(*args)
+        if c in (finfo, iinfo):
+            return lambda *args: self._new(c(*map(settled, args)))
         if c in CONTEXTS or c in (dtype, device, Size) or (issubclass(c, BaseException) and c.__module__ == "builtins"):
             return lambda *args, **kwargs: c(*map(settled, args), **kwargs)
         reads = of_package(c, "__reads__")
@@ -423,7 +468,12 @@ class Calls(Knowing):
             self.guards.attribute(c, "__new__", new)
             return c
         init = static(c, "__init__")
-        if type(c) is type and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and not c.__module__.startswith(PACKAGE):
+        if c is partial:
+            return lambda *args, **kwargs: self._new(partial(*args, **kwargs))
+        if c is GENERATED:
+            return self._generated
+        if static(type(c), "__call__") is static(type, "__call__") and c.__new__ is OBJECT.__new__ and type(init) is FunctionType and (
+                not c.__module__.startswith(PACKAGE + "._core")):
             self.guards.attribute(c, "__init__", init)
             if _only_keeps(c, init):  # of a dataclass: its text is nowhere, and known
                 for name in ("__defaults__", "__kwdefaults__"):
@@ -434,6 +484,10 @@ class Calls(Knowing):
             if not self.off:
                 return partial(self._made_of, c, inner)
         return self._opaque(c, c.__qualname__)
+
+    def _generated(self, f: Any, args: Any, kwargs: Any) -> Any:
+        """What `contextlib.contextmanager` makes of a generator function: Python's own, around a generator that the run looks through."""
+        return self._new(GENERATED(self.callee(f), args, kwargs))
 
     def _typed(self, *args: Any) -> Any:
         if len(args) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime import capture, cpu_memory
-from .graph import checks, declared
+from .graph import Graph, Node, Unknown, checks, declared
 from .record import LEAST, Launch, Slot
 from .replay import Spot
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .replay import Planned
 
 _MOST = 8  # steps that are done twice for one check
+_LARGEST = 1 << 20  # bytes that one of them may write
+ALIGNED = 64
 
 
 def is_check(s: Any) -> bool:
@@ -78,3 +80,75 @@ def _owner(plan: Planned, x: Any) -> tuple[str, Any]:
             return "kept", number
     block = cpu_memory.whole(x)
     return ("own", block[0]) if block is not None and any(c.address == block[0] for c in plan.claimed) else ("other", x)
+
+
+def looked_before(plan: Planned, at: int) -> None:
+    """The looks at values behind a step, moved before it: what they look at is worked out there once more, in memory of its own, from what is there by
+    then.  Those that follow from what is changed in between stay where they are."""
+    late = [k for k in range(at, len(plan.steps)) if isinstance(plan.steps[k], capture.Read)]
+    if not late:
+        return
+    try:
+        graph = Graph(plan)
+    except Unknown:
+        return
+    front: list[Any] = []
+    moved: list[int] = []
+    for k in late:
+        found = _again(plan, graph, k, at)
+        if found is not None:
+            front += found
+            moved.append(k)
+    plan.steps = [*plan.steps[:at], *front, *[s for k, s in enumerate(plan.steps) if k >= at and k not in moved]]
+
+
+def _again(plan: Planned, graph: Graph, k: int, at: int) -> list[Any] | None:
+    """A look, and before it what it needs of the steps from `at` on; None where that cannot be done before these."""
+    left = list(graph.order[k].reads)
+    needed: list[Node] = []
+    for n in reversed(graph.order[at:k]):
+        if not any(w.meets(x) for w in n.writes for x in left):
+            continue
+        s = n.step
+        if len(needed) == _MOST or n.barrier or any(isinstance(x, Slot) for x in getattr(s, "args", ())) or any(
+                w.owner[0] not in "cp" for w in n.writes):
+            return None
+        needed.insert(0, n)
+        for w in n.writes:
+            left = [x for y in left if not w.covers(y) for x in w.outside(y)]
+        if isinstance(s, Launch):
+            left += [a for i, those in graph.operands(s) if not graph.is_workspace(s, i) for a in those if not a.write]
+    written: list[tuple[Any, int]] = []  # what is written in memory of its own, and how far that lies from where it was
+    steps: list[Any] = []
+    claimed: list[Any] = []
+    for n in [*needed, graph.order[k]]:
+        s = n.step
+        places = graph.operands(s) if isinstance(s, Launch) else [(0, n.accesses)]
+        args = [*s.args] if isinstance(s, Launch) else [s.address]
+        new: list[tuple[Any, int]] = []
+        for i, those in places:
+            x = args[i]
+            found = graph.memory.find(x)
+            if found is None:
+                return None
+            if all(a.write for a in those) or (isinstance(s, Launch) and graph.is_workspace(s, i)):
+                low, high = min(a.low for a in those), max(a.high for a in those)
+                if len({a.owner for a in those}) > 1 or high - low > _LARGEST:
+                    return None
+                address, _ = cpu_memory.block(high - low + ALIGNED)
+                claimed.append(cpu_memory.Claimed(address, cpu_memory.size_class(high - low + ALIGNED).size))
+                shift = address + low % ALIGNED - low
+                new += [(a, shift) for a in those if a.write]
+            else:
+                sources = [(w, by) for w, by in written if any(w.meets(a) for a in those)]
+                if any(a.write for a in those) or (sources and not all(sources[-1][0].covers(a) for a in those)):
+                    return None
+                if not sources:
+                    continue
+                shift = sources[-1][1]
+            args[i] = found[1] + shift
+        written += new
+        steps.append(Launch(s.device, s.stream, s.prepared, tuple(args), s.line) if isinstance(s, Launch) else
+                     capture.Read(args[0], s.value) if isinstance(s, capture.Read) else capture.Write(args[0], s.data))
+    plan.claimed = [*plan.claimed, *claimed]
+    return steps

@@ -17,7 +17,8 @@ BOUND = 1 << BITS
 
 
 class Effect:
-    """kind: "set" (``target[key] = value``), "append" (``target.append(value)``), or "work" (a number that may raise is worked out, as `value`)."""
+    """kind: "set" (``target[key] = value``), "append" (``target.append(value)``), "fill" (``target.clear()`` and ``target.update(value)``), or "work" (a
+    number that may raise is worked out, as `value`)."""
 
     __slots__ = ("kind", "target", "key", "value", "steps")
 
@@ -37,6 +38,8 @@ class Effects:
         self.items: list[Item] = []
         self.numbers = False
         self._there: dict[Any, Any] = {}  # what the run put at a place
+        self._before: dict[Any, Any] = {}  # what was at a place that it set, and is known to be there at each call
+        self._adopted: list[tuple[Any, tuple[Any, ...]]] = []
         self._longer: dict[int, int] = {}  # how many elements it appended to a list
         self._begins: dict[Any, Any] = {}
 
@@ -75,15 +78,33 @@ class Effects:
         if place in self._there:
             return True, self._there[place]
         value = d[key]
+        self.guards.stale = self.guards.stale or id(d) in self.guards.replaced
         if place in self.moved and type(value) in (int, float) and (type(value) is float or -BOUND < value < BOUND):
             return True, self.begin(place, f"{self.guards.name(d)}[{self.guards.key(key)}]", value)
         return False, value
 
     def set(self, d: Any, key: Any, value: Any, steps: int) -> None:
+        if self.guards.guarded(d, key):
+            self._before.setdefault((id(d), key), d[key])
         self.guards.touch(d, key)
         self.moved.add((id(d), key))
         self._there[id(d), key] = value
-        self.found.append(Effect("set", d, key, value, steps))
+        # what was there for a while nobody sees
+        self.found = [e for e in self.found if not (e.kind == "set" and e.target is d and e.key == key and type(e.key) is type(key))]
+        if not ((id(d), key) in self._before and self._before[id(d), key] is value):
+            self.found.append(Effect("set", d, key, value, steps))
+
+    def adopt(self, d: Any) -> None:
+        """A dict is changed in any way from now on."""
+        self.guards.touch(d)
+        self.guards.replaced.add(id(d))
+        self._adopted.append((d, tuple(d.items())))
+
+    def end(self, steps: int) -> None:
+        """What is left in the dicts that it took for its own."""
+        for d, before in self._adopted:
+            if len(d) != len(before) or any(k is not a or v is not b for (k, v), (a, b) in zip(d.items(), before, strict=True)):
+                self.found.append(Effect("fill", d, None, dict(d), steps))
 
     def append(self, x: list[Any], value: Any, steps: int) -> None:
         self.guards.touch(x)

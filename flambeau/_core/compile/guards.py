@@ -46,6 +46,7 @@ class Guards:
         self.others, self.crossed = frozenset(others), False
         self.touched: set[tuple[int, Any]] = set()
         self.stale = False
+        self.replaced: set[int] = set()  # dicts whose contents are others from some moment on, by identity
         self.constants: list[Any] = []
         self._names: dict[int, str] = {}
         self._lines: dict[Any, str] = {}
@@ -90,11 +91,19 @@ class Guards:
     def part(self, d: Any, key: Any, value: Any) -> None:
         """A dict has this value under a key, or none (ABSENT)."""
         place = ("part", id(d), key)
-        self.stale = self.stale or (id(d), key) in self.touched
+        self.stale = self.stale or (id(d), key) in self.touched or id(d) in self.replaced
         if value is ABSENT:
             self._add(place, f"{self.key(key)} not in {self.name(d)}")
         else:
             self._add(place, f"{self.name(d)}[{self.key(key)}] is {self.name(value)}")
+
+    def changes(self, d: Any) -> bool:
+        """Whether the run has changed anything in a container."""
+        return (id(d), None) in self.touched
+
+    def guarded(self, d: Any, key: Any) -> bool:
+        """Whether what a dict has under a key is a condition."""
+        return ("part", id(d), key) in self._lines
 
     def key(self, key: Any) -> str:
         """The text of a key."""
@@ -144,6 +153,15 @@ class Guards:
             if c is not object:
                 space = self._spaces.setdefault(id(c), vars(c))  # one for each class, as it makes another at each call
                 self._add(("lacks", id(c), name), f"{name!r} not in {self.name(space)}")
+
+    def found(self, t: Any, name: str, value: Any) -> None:
+        """A class, or the first of those that it is derived from that has anything under a name, has this value there, which would give another."""
+        for c in t.__mro__:
+            space = self._spaces.setdefault(id(c), vars(c))
+            if name in space:
+                self._add(("found", id(c), name), f"{self.name(space)}[{name!r}] is {self.name(value)}")
+                return
+            self._add(("lacks", id(c), name), f"{name!r} not in {self.name(space)}")
 
     def cell(self, cell: Any) -> None:
         """What a function's closure holds."""

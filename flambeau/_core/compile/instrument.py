@@ -79,16 +79,17 @@ def _code(code: CodeType) -> CodeType:
         node = ast.Return(node)
     else:  # what is evaluated where it is defined has been
         node.decorator_list, node.returns, node.args.defaults, node.args.kw_defaults = [], None, [], [None for _ in node.args.kw_defaults]
+        node.name = f"{_RUN}def"  # its own may be that of a global which it loads
     names = [_RUN, *code.co_freevars]
     around = ast.parse(f"def outer({', '.join(names)}): pass")
     holder: Any = around.body[0]
     holder.body = [node]
     made = compile(ast.fix_missing_locations(around), code.co_filename, "exec", 0, True)
     outer = next(c for c in made.co_consts if isinstance(c, CodeType))
-    found = [c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == code.co_name]
+    found = [c for c in outer.co_consts if isinstance(c, CodeType) and c.co_name == getattr(node, "name", code.co_name)]
     if len(found) != 1 or not set(found[0].co_freevars) <= set(names) or found[0].co_varnames[:code.co_argcount] != code.co_varnames[:code.co_argcount]:
         raise Beyond("its names are bound in a way of their own")
-    return found[0].replace(co_qualname=code.co_qualname)
+    return found[0].replace(co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 def _node(code: CodeType) -> Any:

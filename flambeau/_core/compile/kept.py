@@ -16,7 +16,7 @@ from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
 from .behind import copied, cut, histories
-from .checks import checked_first, is_check
+from .checks import checked_first, is_check, looked_before
 from .given import Given
 from .graph import declared
 from .guards import SPACE, modes
@@ -29,7 +29,7 @@ from .record import Ask, Launch, Refused
 from .replay import HalfWay, Planned, Shown, Spot, bind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 _WASTED = 64  # replays that came to a check that failed, after which a record is dropped
 _MANY = 10**9
@@ -41,6 +41,7 @@ class Kept:
 
     def __init__(self, run: Run, given: Given, result: Any, free: Collection[int] = ()) -> None:
         recording = run.recording
+        run.effects.end(run.done())
         self._settle(run)
         inner = {id(t.store) for t in given.tensors}
         if run.guards.crossed or any(id(s.store) in inner or (s.grad is not None and id(s.grad.store) in inner) for s in run.seen.values()):
@@ -56,6 +57,9 @@ class Kept:
         self._check_tree(tree, run, everything)
         wanted = [i for i in run.effects.items if any(f" m{i.number} " in f" {_apart_names(x)} " for x in self._texts(found))]
         found += [i.copy for i in wanted]
+        for i in run.effects.items:
+            if i not in wanted:  # nobody has it from here on
+                i.copy = None
         new, self.parts = self._results(found, given, run)
         self.items = {i.number: len(found) - len(wanted) + k for k, i in enumerate(wanted)}
         # the views that a recorded write through their base gives a new history, and those that may not be written
@@ -99,6 +103,7 @@ class Kept:
         # gradients that Python has let go of by the first check that stays where it is: what lies in their memory is nobody's
         self.spare = {n for n in stores if n not in {id(s.store) for s in run.seen.values()}} if all(
             g is None or s.grad is None or run.cleared.get(id(s.tensor), _MANY) <= first for s, g in grads.values()) else set()
+        looked_before(plan, next(self._changes(plan, plan.steps), len(plan.steps)))
         self._check_order(plan, plan.steps)
         self.versions = [(i, writes(t.store.version)) for i, t in {id(t.store): (i, t) for i, t in enumerate(new)}.values()]
         before = run.versions
@@ -208,14 +213,30 @@ class Kept:
             lines.append(f"if len({{{', '.join(f't{i}.store' for i in range(count))}}}) < {count}: return MISS")
         return lines
 
+    def _lasts(self, plan: Planned, x: Any) -> bool:
+        """Whether what a step writes there lives on; what was drawn is put back."""
+        return x.of == "a" if isinstance(x, Spot) else type(x) is int and any(
+            k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for n, k in plan.kept.items() if n not in self.spare)
+
+    def _changes(self, plan: Planned, steps: Sequence[Any]) -> Iterator[int]:
+        """The places of the steps that change what lives on."""
+        for k, s in enumerate(steps):
+            if isinstance(s, Launch):
+                known = s.prepared.program is not None or declared(s.prepared)
+                changes = any(self._lasts(plan, x) for x in (s.args[:s.prepared.outputs] if known else s.args))
+            elif isinstance(s, Ask):
+                changes = plan.sources[s.number].generator is None
+            else:
+                changes = not isinstance(s, capture.Read) and self._lasts(plan, s.address)
+            if changes:
+                yield k
+
     def _check_order(self, plan: Planned, steps: Sequence[Any]) -> None:
         """Where a check of arguments may fail, Python does the call from its beginning: nothing may have been changed by then."""
-        def lasts(x: Any) -> bool:  # what was drawn is put back
-            return x.of == "a" if isinstance(x, Spot) else type(x) is int and any(
-                k.ptr <= x < k.ptr + max(k.meta.nbytes, 1) for n, k in plan.kept.items() if n not in self.spare)
-        changed = False
+        first = next(self._changes(plan, steps), len(steps))
         self.late = set()
-        for s in steps:
+        for k, s in enumerate(steps):
+            changed = k > first
             if isinstance(s, capture.Read):
                 if changed:
                     raise Refused("it checks arguments when it has changed something")
@@ -225,10 +246,6 @@ class Kept:
                     if is_check(s) or not declared(p):
                         raise Refused(f"it checks arguments ({p.name}) when it has changed something")
                     self.late.add(id(s))  # it takes all values, and may only want for memory
-                known = p.program is not None or declared(p)
-                changed = changed or any(map(lasts, s.args[:p.outputs] if known else s.args))
-            else:
-                changed = changed or (plan.sources[s.number].generator is None if isinstance(s, Ask) else lasts(s.address))
 
     def _guard(self, run: Run, plan: Planned, stores: dict[int, Tensor]) -> None:
         """Guards of what the whole record says: gradients, and memory that is nobody's."""
@@ -374,7 +391,8 @@ class Kept:
             if e.kind == "work":
                 lines.append(f"  {e.key} = {e.value}")
             else:
-                to = f"{g.name(e.target)}[{g.key(e.key)}] = {{}}" if e.kind == "set" else f"{g.name(e.target)}.append({{}})"
+                to = f"{g.name(e.target)}[{g.key(e.key)}] = {{}}" if e.kind == "set" else f"{g.name(e.target)}.append({{}})" if e.kind == "append" else (
+                    f"d = {{}}; {g.name(e.target)}.clear(); {g.name(e.target)}.update(d)")
                 lines.append("  " + to.format(self._again(g, next(left), names)))
         return [*lines, f"  return {self._again(g, result, names)}"]
 

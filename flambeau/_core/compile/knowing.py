@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 from collections import OrderedDict, defaultdict
 from types import GeneratorType, NoneType
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import mode, tape
-from ..dtypes import dtype
+from ..dtypes import dtype, float64, int64
 from ..layout import Size
 from ..runtime import capture
 from ..runtime.device import device
@@ -17,7 +18,7 @@ from ..tensor import NO_FREE, Storage, Tensor, alias
 from .ages import Since
 from .effects import Effects
 from .guards import ABSENT, Guards, modes
-from .later_numbers import LATER, cleanse, settled
+from .later_numbers import LATER, cleanse, plain, settled
 from .lenient import Lenient
 from .owners import Living, instances
 from .versions import Marked
@@ -32,6 +33,8 @@ CONTAINERS = {list, dict, set}
 DICTS = {OrderedDict, defaultdict}  # which are looked through as dicts are
 NOTES = {"_views", "_classes", "_used"}  # of a tensor from outside, which nothing that is recorded depends on
 NUMBERS = {int, float, bool, complex}
+_OPERATIONS: dict[str, Any] = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_WHOLE = 1 << 53  # below which a float64 is every whole number
 PACKAGE = __name__.partition(".")[0]
 
 
@@ -171,6 +174,16 @@ class Knowing:
         """Whether the run made it, so that it may be changed unseen."""
         return id(x) in self._fresh and id(x) not in self._handed
 
+    def adopt(self, x: Any) -> bool:
+        """Takes a dict that lived before for one of the run's own: what is in it becomes a condition, and what is in it at the end is put there at each
+        call.  Gives whether that may be."""
+        if self.off or (type(x) is not dict and type(x) not in DICTS) or self.is_handed(x) or self.guards.changes(x) or not all(map(hashed, x)):
+            return False
+        self.whole(x)
+        self.effects.adopt(x)
+        self._fresh[id(x)] = x
+        return not self.off
+
     def is_handed(self, x: Any) -> bool:
         """Whether it is a container in which the function is given tensors."""
         return id(x) in self._handed
@@ -267,6 +280,28 @@ class Knowing:
         self._aside += len(steps) - before
         self._check()
         return found if self.off else self.effects.item(found, copy, read, convert)
+
+    def looked(self, name: str, x: Any, y: Any) -> bool | None:
+        """What a comparison of a tensor's element with a number gives, which is a condition while a replay goes on.  None for other operands."""
+        item = x.how.items[0] if type(x) in LATER and len(x.how.items) == 1 else None
+        if item is None or self.off or x.how.text != f"m{item.number}" or type(plain(y)) not in (int, float):
+            return None
+        like = int64 if type(x.how.value) is int else float64
+        number = settled(y)
+        if like is int64 and type(number) is not int:
+            return None
+        if type(number) is int and abs(number) >= (1 << 62 if like is int64 else _WHOLE):
+            return None
+        steps = self.recording.steps
+        before = len(steps)
+        token = mode._grad.set(False)
+        try:
+            found = bool(_OPERATIONS[name](item.copy.to(like), number))
+        finally:
+            mode._grad.reset(token)
+        self._aside += len(steps) - before
+        self._check()
+        return found
 
     def _argument(self, x: Any) -> None:
         """What an operation is given."""

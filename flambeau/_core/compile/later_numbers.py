@@ -28,7 +28,8 @@ class Item:
     __slots__ = ("copy", "read", "fixed", "number")
 
     def __init__(self, copy: Tensor, read: Any, number: int) -> None:
-        self.copy, self.read, self.number, self.fixed = copy, read, number, False
+        self.copy: Any = copy
+        self.read, self.number, self.fixed = read, number, False
 
 
 class How:

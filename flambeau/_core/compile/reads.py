@@ -9,17 +9,17 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from contextvars import ContextVar
 from importlib.util import resolve_name
-from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MemberDescriptorType, MethodType, MethodWrapperType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Meta, Tensor
 from . import instrument
-from .calls import CONTEXTS, Calls
+from .calls import CONTEXTS, GENERATED, Calls
 from .guards import ABSENT
-from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, PACKAGE, PACKED, hashed, of_package, static
+from .knowing import ATOMS, CONTAINERS, DICTS, NUMBERS, OBJECT, PACKAGE, PACKED, hashed, of_package, static
 from .later_numbers import LATER, cleanse, compared, number, plain, reckoned, settled
 
 if TYPE_CHECKING:
@@ -31,6 +31,19 @@ _PART: Any = type(namedtuple("_", "part").part)  # type: ignore[attr-defined]
 _LOAD: Any = ModuleType.__getattribute__
 _FEW = 64  # keywords
 _TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}  # what Python asks of the second operand
+
+
+class _Entered:
+    """An object whose class says in Python what a ``with`` block does at its ends."""
+
+    def __init__(self, run: Run, x: Any, enter: Any, leave: Any) -> None:
+        self.run, self.of, self.enter, self.leave = run, x, enter, leave
+
+    def __enter__(self) -> Any:
+        return self.run.callee(self.enter)(self.of)
+
+    def __exit__(self, *error: Any) -> Any:
+        return self.run.callee(self.leave)(self.of, *error)
 
 
 class Run(Calls):
@@ -133,11 +146,13 @@ class Run(Calls):
     def _of_super(self, o: Any, name: str) -> Any:
         found = getattr(o, name)
         on = o.__self__
-        if not isinstance(on, type) and type(found) is MethodType and found.__self__ is on:
+        if not isinstance(on, type) and type(found) in (MethodType, MethodWrapperType) and found.__self__ is on:
             order = type(on).__mro__
             for c in order[order.index(o.__thisclass__) + 1:]:
                 if name in vars(c):
-                    if vars(c)[name] is found.__func__:
+                    if c is OBJECT and name == "__init__":  # which is not changed
+                        return found
+                    if type(found) is MethodType and vars(c)[name] is found.__func__:
                         self.guards.attribute(c, name, found.__func__)
                         return found
                     break
@@ -154,7 +169,7 @@ class Run(Calls):
         if not self.is_fresh(o):
             g.shape(o, space)
         if name in ("__dict__", "__class__"):
-            return getattr(o, name)
+            return self._new(o.__dict__) if name == "__dict__" and self.is_own(o) else getattr(o, name)
         of_class = static(t, name)
         kind = type(of_class)
         if of_class is ABSENT:
@@ -163,6 +178,17 @@ class Run(Calls):
             g.attribute(t, name, getattr(t, name))
         elif kind is classmethod and type(of_class.__func__) is FunctionType and name.isidentifier():
             g.line(("method", id(t), name), f"{g.name(t)}.{name}.__func__ is {g.name(of_class.__func__)}")
+        elif static(kind, "__get__") is static(property, "__get__"):
+            g.found(t, name, of_class)
+            kind = property
+        elif type(read := static(kind, "__get__")) is FunctionType and space is not None:  # of a class of the program's
+            g.found(t, name, of_class)
+            g.attribute(kind, "__get__", read)
+            if name in space and not (hasattr(kind, "__set__") or hasattr(kind, "__delete__")):
+                return space[name] if self.is_fresh(o) else self._part(space, name)
+            if not self.is_fresh(o):
+                g.part(space, name, ABSENT) if name not in space else None
+            return self.callee(read)(of_class, o, t)
         else:
             self.taint(f"it loads {name}, a {kind.__name__}")
             return getattr(o, name)
@@ -216,6 +242,10 @@ class Run(Calls):
                 self.atoms(key)
                 if type(key) is slice:
                     return self.fresh(o[key])
+        elif t is defaultdict and hashed(key) and key not in o and (self.is_own(o) or self.adopt(o)):
+            self.guards.attribute(o, "default_factory", o.default_factory)
+            if o.default_factory is not None:
+                o[key] = self.callee(o.default_factory)()
         elif isinstance(o, dict) and static(t, "__getitem__") is static(dict, "__getitem__") and (key in o if hashed(key) else False):
             return o[key] if self.is_fresh(o) else self._part(o, key)
         else:
@@ -347,6 +377,10 @@ class Run(Calls):
             made = f(plain(a), plain(b))
             self.guards.line(("compared", text), f"{text} is {made}")
             return made
+        if type(a) in LATER or type(b) in LATER:
+            made = self.looked(name, a, b) if type(a) in LATER and not a.how.early else self.looked(_TURNED[name], b, a)
+            if made is not None:
+                return made
         if not (self.atoms(a) and self.atoms(b)):
             self.taint(f"it compares a {type(a).__name__} and a {type(b).__name__}")
         return f(plain(a), plain(b))
@@ -390,7 +424,8 @@ class Run(Calls):
             if not self.off and x.how.early:
                 self.guards.line(("compared", x.how.text), f"bool({x.how.text}) is {plain(x) != 0}")
                 return plain(x)
-            return settled(x)
+            made = None if self.off else self.looked("ne", x, 0)
+            return settled(x) if made is None else made
         if self.off or type(x) in ATOMS or type(x) in PACKED or isinstance(x, (tuple, Tensor, type, FunctionType, MethodType, ModuleType)):
             if isinstance(x, Tensor) and not self.off:
                 self.special(x, "__bool__")
@@ -415,9 +450,17 @@ class Run(Calls):
 
     def context(self, x: Any) -> Any:
         """What a ``with`` block enters."""
-        if not self.off and type(x) not in CONTEXTS and not of_package(type(x), "__reads__"):
-            self.taint(f"it enters a {type(x).__name__}")
-        return x
+        t = type(x)
+        if self.off or t in CONTEXTS or of_package(t, "__reads__") or (t is GENERATED and self.is_fresh(x)):
+            return x
+        enter, leave = static(t, "__enter__"), static(t, "__exit__")
+        if t is GENERATED or type(enter) is not FunctionType or type(leave) is not FunctionType:
+            self.taint(f"it enters a {t.__name__}")
+            return x
+        self.guards.shape(x, None)
+        self.guards.attribute(t, "__enter__", enter)
+        self.guards.attribute(t, "__exit__", leave)
+        return _Entered(self, x, enter, leave)
 
     # stores --------------------------------------------------------------------------------------------------------------
     def store(self, kind: str, value: Any, o: Any, key: Any) -> None:
@@ -472,6 +515,8 @@ class Run(Calls):
             self.taint(f"it changes a {type(o).__name__} that it is given")
         elif not self.is_fresh(o):
             space = self._space(kind, o, key)
+            if kind == "item" and space is not None and key not in space and self.adopt(o):
+                return
             if space is None or key not in space:
                 self.taint(f"it changes a {type(o).__name__}")
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,6 +33,14 @@ def unasked(call: Callable[P, R]) -> Callable[P, R]:
 def of_program(call: Callable[P, R]) -> Callable[P, R]:
     """`call`, a function of the program's: whatever operation called it, what it asks for the program has written out."""
     return partial(saying, None, call) if _listening else call
+
+
+def _reads(run: Any, call: Any) -> None:
+    """Tells a run of `compile` what these follow."""
+    run.guards.part(globals(), "_listening", _listening)
+
+
+unasked.__reads__ = of_program.__reads__ = _reads  # type: ignore[attr-defined]
 
 
 def saying(who: bool | None, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

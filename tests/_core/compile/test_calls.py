@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ class Called:
 
 
 CALLED = Called()
+HALF = partial(inner, by=0.5)
 
 
 @pytest.mark.parametrize("f", [
@@ -35,7 +37,8 @@ CALLED = Called()
     lambda x: x * isinstance(x, torch.Tensor),
     lambda x: x * getattr(TABLE, "nothing", 4.0),
     lambda x: max(x.shape[0], len(x)) + x,
-], ids=range(8))
+    lambda x: partial(inner, x, by=4.0)() + HALF(x),
+], ids=range(9))
 def test_what_is_known(f: Any) -> None:
     x = torch.ones(3)
     run = Run([x])
@@ -46,9 +49,9 @@ def test_what_is_known(f: Any) -> None:
 
 
 @pytest.mark.parametrize(("f", "why"), [
-    (lambda x: partial(inner, x)(), "partial"),
+    (lambda x: itemgetter(0)([x]), "itemgetter"),
     (lambda x: print(end="") or x, "print"),
-    (lambda x: TABLE.update(a=1.0) or x, "dict.update"),
+    (lambda x: TABLE.popitem() and TABLE.update(a=1.0) or x, "dict.popitem"),
     (lambda x: x * id([1]) * 0, "id of"),
     (lambda x: max(x.sum(), x[0], x[1]) * min([x[0], x[1]]), "max on objects"),
     (lambda x: x.requires_grad_() if False else torch.set_num_threads(torch.get_num_threads()) or x, "threads"),
