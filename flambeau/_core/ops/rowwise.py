@@ -87,34 +87,49 @@ class Bound:
     holes: the operation has operands that are absent here.
     """
 
-    __slots__ = ("op", "formula", "places", "holes", "epoch", "reads", "plans", "recordings", "derivatives")
-    __caches__: ClassVar[dict[str, Any]] = {"plans": dict, "recordings": dict, "derivatives": dict, "epoch": lambda: caches.epoch}
+    __slots__ = ("op", "formula", "places", "holes", "epoch", "world", "reads", "plans", "plain", "recordings", "derivatives")
+    __caches__: ClassVar[dict[str, Any]] = {"plans": dict, "plain": lambda: (None, {}), "recordings": dict, "derivatives": dict,
+                                            "epoch": lambda: -1, "world": lambda: None}
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
-        self.op, self.formula, self.places, self.holes, self.epoch = op, formula, places, False, caches.epoch
+        self.op, self.formula, self.places, self.holes = op, formula, places, False
+        self.epoch = -1
+        self.world: Any = None  # with `epoch`, when `plans` was filled
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
+        self.plain: tuple[Any, dict[Any, Plan]] = None, {}  # the plain world, as it was, and its plans
         self.recordings: dict[Any, Recording] = {}
         self.derivatives: dict[Any, Bound] = {}
 
     def run(self, operands: Sequence[Any], edges: tuple[Any, ...] | None, numbers: tuple[Any, ...], lie: Sequence[Any] = ()) -> list[Tensor]:
         """The results; operands that are not read may be None.  edges: the leaves' nodes, where the call is to be recorded.  lie: metas of the first
         operands, also of those that are not there, and tell no more than how a result lies."""
-        if self.epoch != caches.epoch:  # a node may outlive what was bound when it was made
-            self.plans.clear()
-            self.epoch = caches.epoch
+        if self.epoch != caches.epoch:
+            self._enter()
         layouts = tuple([t.meta if t is not None else lie[i] if i < len(lie) else None for i, t in enumerate(operands)])
         key = layouts if self.op.follows else tuple([layouts[i] for i in self.reads])
         plan = self.plans.get(key)
         if plan is None:
             p = self.places
             on = self.op, self.formula, tuple(p.sizes), tuple(p.sizes.values()), general.Whole((p.leaves, p.outs, p.saves)), layouts
-            plan = self.plans[key] = general.made(_gradient_kinds, on, 2, _gradient)
+            plans, epoch = self.plans, self.epoch
+            plan = general.made(_gradient_kinds, on, 2, _gradient)
+            if epoch == caches.epoch:
+                plans[key] = plan
         outs = plan.run(operands, numbers)
         if edges is not None:
             self.record(outs, operands, edges, numbers, layouts)
         return outs
+
+    def _enter(self) -> None:
+        """Shows the plans of the world that there is now: a node may outlive what was bound when it was made.  Those of the plain world stay while
+        another one is entered for a moment, as each call that is learned on a GPU does."""
+        epoch, world = caches.epoch, (caches.world, caches.renewed, dtypes._default.dtype)
+        if self.world is not None and self.world[0] == caches.PLAIN:
+            self.plain = self.world, self.plans
+        self.plans = self.plain[1] if self.plain[0] == world else {}
+        self.world, self.epoch = world, epoch
 
     def record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...], layouts: tuple[Any, ...]) -> None:
         """layouts: the operands' metas."""

@@ -14,6 +14,7 @@ from flambeau._core.kernels import formulas as F
 from flambeau._core.ops.reductions import axes_of
 from flambeau._core.ops.row_places import elements, row_values
 from flambeau._core.ops.rowwise import Rowwise
+from flambeau._core.runtime import caches, dispatch
 from flambeau.autograd import gradcheck, gradgradcheck
 
 
@@ -115,3 +116,34 @@ def test_a_gradient_of_rows_folded_lies_as_what_it_is_the_gradient_of():
             t, plain = x.detach().requires_grad_(), x.contiguous().requires_grad_()
             found, want = (torch.autograd.grad(fold(t).sum(), t)[0] for t in (t, plain))
             assert found.stride() == x.stride() and want.is_contiguous() and torch.allclose(found, want)
+
+
+def test_gradients_keep_their_plans_while_another_world_is_entered(monkeypatch):
+    """A call that is learned on a GPU enters a world of plans of its own, as an observer does; what was bound holds until all is forgotten."""
+    prepared: list[object] = []
+    prepare = dispatch.prepare
+    monkeypatch.setattr(dispatch, "prepare", lambda *given: prepared.append(given) or prepare(*given))
+    data = np.arange(12, dtype=np.float32).reshape(3, 4) % 5
+    x = torch.tensor(data, requires_grad=True)
+    held = torch.softmax(x, 1)
+
+    def gradient() -> int:
+        prepared.clear()
+        x.grad = None
+        held[:, 0].sum().backward(retain_graph=True)
+        e = np.exp(data)
+        p = e / e.sum(1, keepdims=True)
+        np.testing.assert_allclose(x.grad.numpy(), p[:, :1] * (np.eye(4)[0] - p), rtol=1e-5, atol=1e-6)
+        return len(prepared)
+    for _ in range(8):
+        gradient()
+    assert gradient() == 0
+    for world in (caches.DRY, caches.OBSERVED):
+        caches.enter(world)
+        caches.enter(caches.PLAIN)
+        assert gradient() == 0
+    with dispatch.observe(lambda *launch: None):
+        assert gradient() > 0  # bound anew, past the observer
+    assert gradient() == 0
+    caches.forget()
+    assert gradient() > 0
