@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Product
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Launches
+    from .streams import Stream
 
     Steps = tuple[int, int, int]
 

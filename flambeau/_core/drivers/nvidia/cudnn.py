@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from . import libraries
 
 if TYPE_CHECKING:
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Launches
+    from .streams import Stream
 
 REFUSED = range(3000, 4000)
 NO_KERNEL = (4001, 4004, 2003)  # a kernel that could not be compiled, that found no memory, or that wants addresses of a higher alignment

@@ -22,8 +22,9 @@ from . import cudnn_graph as graphs
 if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...kernels.programs import PreparedLaunch
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Call, Launches
+    from .streams import Stream
 
     Sizes = tuple[int, ...]
     Steps = dict[str, Sizes]

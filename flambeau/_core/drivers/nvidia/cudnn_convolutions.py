@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from ...dtypes import dtype
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Convolution
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Launches
+    from .streams import Stream
 
     Sizes = tuple[int, ...]
     Operand = tuple[Sizes, Sizes]  # sizes and strides

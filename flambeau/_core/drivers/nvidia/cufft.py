@@ -18,8 +18,9 @@ from . import libraries
 if TYPE_CHECKING:
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Fft
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Launches
+    from .streams import Stream
 
 _TYPES = {("r2c", "complex64"): 0x2a, ("c2r", "complex64"): 0x2c, ("c2c", "complex64"): 0x29,
           ("r2c", "complex128"): 0x6a, ("c2r", "complex128"): 0x6c, ("c2c", "complex128"): 0x69}

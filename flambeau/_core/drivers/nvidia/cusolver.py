@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from ...kernels.programs import PreparedLaunch
     from ...kernels.specs import Lapack
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
     from .launches import Launches
+    from .streams import Stream
 
     # the operands' addresses for one matrix, the work area, where a code goes that nobody asked for -> the routine's arguments
     Arrange = Callable[[list[int], int, int], tuple[Any, ...]]

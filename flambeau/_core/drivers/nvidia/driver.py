@@ -18,6 +18,7 @@ from ... import errors
 from ...kernels.specs import Loop
 from ..interface import Driver, Properties
 from . import cuda_errors, graphs, probe, staged
+from .streams import Event, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,54 +59,6 @@ class _Memory:
 
     def __init__(self, pool: Any, stream: Any) -> None:
         self.pool, self.stream = pool, stream
-
-
-class Stream:
-    """A stream of a device: `handle` is the binding's, `raw` its number.  Both are made when first asked for, so that a GPU that
-    is only seen, not used, gets no context."""
-
-    __slots__ = ("device", "priority", "driver", "handle", "raw", "kept", "graph", "rooms", "__weakref__")
-    handle: Any
-    raw: int
-
-    def __init__(self, driver: NvidiaDriver, device: int, priority: int) -> None:
-        self.driver, self.device, self.priority = driver, device, priority
-        self.kept: deque[tuple[Event, Any]] = deque()  # what copies read or write, until they are done
-        self.graph: Graph | None = None  # into which its work is captured
-        self.rooms: dict[Any, tuple[int, int]] = {}  # workspaces of libraries, by whose: address and size
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("handle", "raw"):
-            raise AttributeError(name)
-        self.driver._open(self)
-        return object.__getattribute__(self, name)
-
-    @property
-    def opened(self) -> bool:
-        """Whether it has been made."""
-        try:
-            object.__getattribute__(self, "raw")
-        except AttributeError:
-            return False
-        return True
-
-
-class Event:
-    """A place in a stream's work.  Its handle is made when first recorded, since it belongs to that stream's device."""
-
-    __slots__ = ("flags", "device", "handle", "raw", "pool", "graph", "__weakref__")
-
-    def __init__(self, flags: int) -> None:
-        self.flags = flags
-        self.graph: Graph | None = None  # in which it was recorded last
-        self.device = -1
-        self.handle: Any = None
-        self.raw = 0
-        self.pool: deque[tuple[Any, int]] | None = None
-
-    def __del__(self) -> None:
-        if self.pool is not None:
-            self.pool.append((self.handle, self.raw))  # waits that were queued keep what they wait for
 
 
 class _Device:

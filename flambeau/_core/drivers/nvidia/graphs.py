@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...kernels.programs import PreparedLaunch
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
+    from .streams import Stream
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _PARAMS, _POINTERS = 72, 40  # bytes of CUDA_KERNEL_NODE_PARAMS_v2, and where in it the address of the parameters' addresses is

@@ -18,7 +18,8 @@ from .direct import Streams, launcher
 if TYPE_CHECKING:
     from ...kernels.cuda_c import Kernel
     from ...kernels.programs import Program
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
+    from .streams import Stream
 
     Call = Callable[[Any, tuple[Any, ...]], None]
     Copy = Callable[[int, int, int, int], int]

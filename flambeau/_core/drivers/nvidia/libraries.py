@@ -14,7 +14,8 @@ from ...errors import warn
 from . import cuda_errors
 
 if TYPE_CHECKING:
-    from .driver import NvidiaDriver, Stream
+    from .driver import NvidiaDriver
+    from .streams import Stream
 
 
 class Known(NamedTuple):
