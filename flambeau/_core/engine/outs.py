@@ -1,7 +1,8 @@
 """Calls with `out=` of operations that have no plan for them: the result of the usual call, copied.
 
 What is checked follows from layouts, types and devices, but for what shares memory or requires grad.  So a call like one that went through all
-checks only looks at those, makes its result as it is made without `out=`, and copies it by `copy_`.
+checks only looks at those, makes its result as it is made without `out=`, and copies it by `copy_`; unless the operation's body has a `writes`, which is
+called with `out` and the arguments, and says whether it has written the result there.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def plan(operation: Operation, s: Signature, values: Values, out: Any, made: Any
     named = [(n, names.index(n)) for n in kwargs]
     at = [i for i, x in enumerate(values) if isinstance(x, Tensor)]
     metas, kind, direct = [o.meta for o in outs], type(made), operation.direct
+    writes: Callable[..., bool] | None = getattr(operation.body, "writes", None)
 
     def run_one(out: Tensor, values: Values) -> Any:
         memory, records = out.store.ptr, _grad.get()
@@ -75,6 +77,8 @@ def plan(operation: Operation, s: Signature, values: Values, out: Any, made: Any
         memory = [o.store.ptr for o in to]
         if any(x.store.ptr in memory for x in given):
             return None
+        if writes is not None and writes(out, *[values[i] for i in places], **{n: values[i] for n, i in named}):
+            return out
         result = direct(*[values[i] for i in places], **{n: values[i] for n, i in named})
         found = result if several else (result,)
         if any(r.meta.shape != m.shape for r, m in zip(found, metas, strict=True)):

@@ -225,3 +225,33 @@ def test_parts_that_grow(device):
         kept = fb.cat((kept, fb.tensor(new, device=device).transpose(1, 2)), dim=-2)
         want = np.concatenate((want, new.transpose(0, 2, 1, 3)), -2)
         np.testing.assert_array_equal(kept.cpu().numpy(), want)
+
+
+@pytest.mark.parametrize("name", ["cat", "stack"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_out_of_the_same_layout_is_written_in_place(name, axis):
+    """Calls like one before: into memory of the result's layout, of another one, and into memory of an operand."""
+    f = getattr(fb, name)
+    rng = np.random.default_rng(3)
+    numpys = {"cat": np.concatenate, "stack": np.stack}[name]
+    for transposed in (False, True):
+        shape = numpys([np.zeros((4, 6)), np.zeros((4, 6))], axis).shape
+        out = fb.zeros(shape[::-1]).permute(*range(len(shape))[::-1]) if transposed else fb.zeros(shape)
+        whole = fb.zeros(3, *shape)
+        for _ in range(4):
+            a, b = (rng.standard_normal((4, 6)).astype(np.float32) for _ in range(2))
+            version, memory = out._version, out.data_ptr()
+            f([fb.tensor(a), fb.tensor(b)], axis, out=out)
+            assert out._version > version and out.data_ptr() == memory
+            np.testing.assert_array_equal(out.numpy(), numpys([a, b], axis))
+            f((fb.tensor(a), fb.tensor(b)), axis, out=whole[1])
+            np.testing.assert_array_equal(whole.numpy(), np.stack([np.zeros(shape), numpys([a, b], axis), np.zeros(shape)]))
+    part = fb.arange(float(np.prod(shape))).reshape(shape)
+    inside = part.reshape(-1)[6:30].reshape(4, 6)  # of an operand's memory
+    before = inside.numpy().copy()
+    if name == "cat":
+        with pytest.raises(RuntimeError):
+            f([inside, fb.ones(4, 6)], axis, out=part)
+    else:
+        f([inside, fb.ones(4, 6)], axis, out=part)
+        np.testing.assert_array_equal(part.numpy(), numpys([before, np.ones((4, 6), np.float32)], axis))
