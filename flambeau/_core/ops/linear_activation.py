@@ -45,7 +45,7 @@ def linear_with_activation(input: Tensor, weight: Tensor, bias: Tensor, kind: st
     """
     if tape.anomaly.on or provenance.enabled():
         return None
-    if autocast.regions[0] and autocast.current.get():
+    if autocast.lower(input.meta.device.type) is not None:
         asked = (input.meta, weight.meta, bias.meta, kind)
         if asked in _refused:
             return None

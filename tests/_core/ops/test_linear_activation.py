@@ -79,6 +79,17 @@ def test_gradients_beside_differences(device: str, use_gelu: bool) -> None:
         assert gradcheck(f, inputs) and gradgradcheck(f, inputs)
 
 
+def test_regions_that_do_not_lower_here() -> None:
+    """Inside a region that is off, or of another device's, a layer and its activation are one launch as outside."""
+    x, w, b = fb.randn(128, 128), fb.randn(128, 128), fb.randn(128)
+    wanted = linear_with_activation(x, w, b, "relu", level=2)
+    assert wanted is not None
+    for region in (fb.autocast("cpu", enabled=False), fb.autocast("cuda", fb.float16)):
+        with region:
+            made = linear_with_activation(x, w, b, "relu", level=2)
+        assert made is not None and made.dtype is fb.float32 and fb.equal(made, wanted)
+
+
 @pytest.mark.parametrize("dtype", [fb.float16, fb.bfloat16, fb.float32, fb.int64])
 def test_types_and_empty_operands(device: str, dtype: Any) -> None:
     base, a, b = (fb.tensor(np.random.default_rng(i).integers(-3, 4, s), dtype=dtype, device=device) for i, s in enumerate(((4,), (3, 5), (5, 4))))
