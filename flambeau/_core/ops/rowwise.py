@@ -87,17 +87,17 @@ class Bound:
     holes: the operation has operands that are absent here.
     """
 
-    __slots__ = ("op", "formula", "places", "holes", "epoch", "world", "reads", "plans", "plain", "recordings", "derivatives")
+    __slots__ = ("op", "formula", "places", "holes", "epoch", "shown", "reads", "plans", "plain", "recordings", "derivatives")
     __caches__: ClassVar[dict[str, Any]] = {"plans": dict, "plain": lambda: (None, {}), "recordings": dict, "derivatives": dict,
-                                            "epoch": lambda: -1, "world": lambda: None}
+                                            "epoch": lambda: -1, "shown": lambda: (None, {})}
 
     def __init__(self, op: Rowwise, formula: Formula, places: Places) -> None:
         self.op, self.formula, self.places, self.holes = op, formula, places, False
         self.epoch = -1
-        self.world: Any = None  # with `epoch`, when `plans` was filled
         read = formula.reads()
         self.reads = tuple(i for i, name in enumerate(formula.names()) if name in read)  # the operands whose values it needs
         self.plans: dict[Any, Plan] = {}
+        self.shown: tuple[Any, dict[Any, Plan]] = None, self.plans  # the world that they are of, and they: one value, as threads may enter at once
         self.plain: tuple[Any, dict[Any, Plan]] = None, {}  # the plain world, as it was, and its plans
         self.recordings: dict[Any, Recording] = {}
         self.derivatives: dict[Any, Bound] = {}
@@ -126,10 +126,12 @@ class Bound:
         """Shows the plans of the world that there is now: a node may outlive what was bound when it was made.  Those of the plain world stay while
         another one is entered for a moment, as each call that is learned on a GPU does."""
         epoch, world = caches.epoch, (caches.world, caches.renewed, dtypes._default.dtype)
-        if self.world is not None and self.world[0] == caches.PLAIN:
-            self.plain = self.world, self.plans
-        self.plans = self.plain[1] if self.plain[0] == world else {}
-        self.world, self.epoch = world, epoch
+        before, plain = self.shown, self.plain
+        if before[0] is not None and before[0][0] == caches.PLAIN:
+            self.plain = plain = before
+        self.shown = world, plain[1] if plain[0] == world else {}
+        self.plans = self.shown[1]
+        self.epoch = epoch
 
     def record(self, outs: list[Tensor], operands: Sequence[Any], edges: tuple[Any, ...], numbers: tuple[Any, ...], layouts: tuple[Any, ...]) -> None:
         """layouts: the operands' metas."""
