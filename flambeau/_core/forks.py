@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _imp
 import os
+import signal
 import threading
 import time
 import weakref
@@ -15,6 +16,7 @@ from importlib import _bootstrap
 from typing import Any
 
 _OURS = 30.0  # seconds that a fork waits for an import that this package began or needs
+_SOON = 0.01  # seconds after a fork until an interrupt comes that fell into it
 _OTHERS = 1.0  # and for any other: a program may run for hours inside an import of its own
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _waited_for: set[str] = set()  # imports that took longer: no fork waits for them again
@@ -52,8 +54,32 @@ def _importing() -> set[str]:
     return {name for name, held in found if getattr(held, "owner", None) not in (None, me)}
 
 
+def _hold() -> None:
+    """From now on a Ctrl-C is noted: Python ignores what is raised in a function that it calls at a fork, and the interrupt would be lost."""
+    if threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT)):
+        _here.noted = False
+        _here.handler = signal.signal(signal.SIGINT, _note)
+
+
+def _note(*signalled: Any) -> None:
+    _here.noted = True
+
+
+def _release(parent: bool) -> None:
+    """Ctrl-C does again what it did, and one that was noted comes once the fork is over; in the child not one from before it, which is the parent's."""
+    handler = _here.__dict__.pop("handler", None)
+    if handler is not None:
+        signal.signal(signal.SIGINT, handler)
+        if _here.__dict__.pop("noted", False) and (parent or not _here.earlier):
+            # by a thread of its own, since it would otherwise come while Python still calls functions such as this
+            again = threading.Timer(_SOON, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+            again.daemon = True
+            again.start()
+
+
 def _before() -> None:
     """Waits until no other thread is importing, and lets none begin before the fork is made.  Takes the locks that must be free."""
+    _hold()
     taken = _here.taken = []
     asked: list[Any] = []
     began = time.monotonic()
@@ -73,9 +99,10 @@ def _before() -> None:
             raise
         waited = time.monotonic() - began
         late = {n for n in names if waited > (_OURS if n.partition(".")[0] in _NEEDED else _OTHERS)}
-        if names <= late:
+        if names <= late or _here.__dict__.get("noted"):
             _waited_for.update(late)
             _here.holds = True
+            _here.earlier = _here.__dict__.get("noted")
             return
         _imp.release_lock()
         time.sleep(0.001)
@@ -84,16 +111,17 @@ def _before() -> None:
 _NEEDED = frozenset((__name__.partition(".")[0], "numpy", "llvmlite", "ctypes", "importlib", "inspect", "platform", "warnings"))
 
 
-def _after() -> None:
+def _after(parent: bool = True) -> None:
     if getattr(_here, "holds", False):
         _here.holds = False
         _imp.release_lock()
     for each in _here.__dict__.pop("taken", ()):
         each.release()
+    _release(parent)
 
 
 def _in_child() -> None:
-    _after()
+    _after(parent=False)
     for each in list(_locks):
         owned = getattr(each, "_is_owned", None)
         if owned is None or not owned():

@@ -126,3 +126,30 @@ def test_modules_make_their_locks_here() -> None:
     here = Path(forks.__file__).parent
     made = re.compile(r"^\w+(: [^=]*)? = threading\.R?Lock\(\)", re.MULTILINE)
     assert [str(p) for p in here.parent.rglob("*.py") if p.name != "forks.py" and made.search(p.read_text())] == []
+
+
+@pytest.mark.parametrize("sent", ["before", "after"])
+def test_an_interrupt_that_falls_into_a_fork_comes_after_it(sent: str) -> None:
+    """Python ignores what is raised in functions that it calls at a fork; a loader's worker is such a fork."""
+    report = processes.says(f"""
+import os, signal, time
+from flambeau._core import forks
+def first(work, when):
+    return lambda *given: (os.kill(os.getpid(), signal.SIGINT) if when(*given) else None, work(*given))[1]
+if {sent == "before"}:
+    forks._importing = first(forks._importing, lambda: True)
+else:
+    forks._release = first(forks._release, lambda parent: parent)
+pid = -1
+try:
+    pid = os.fork()
+    time.sleep(0.3 if not pid else 20)
+    print("not interrupted", "in the child" if not pid else "", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", "in the child" if not pid else "", flush=True)
+if not pid:
+    os._exit(0)
+os.waitpid(pid, 0)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+""")
+    assert sorted(line.strip() for line in report.splitlines()) == ["interrupted", "not interrupted in the child"]
