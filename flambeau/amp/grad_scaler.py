@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from .._core import ops
+from .._core.dtypes import float32
 from .._core.errors import warn
 from .._core.ops import foreach
 from .._core.tensor import Tensor
@@ -54,6 +55,7 @@ class GradScaler:
             if backoff_factor >= 1.0:
                 raise AssertionError("The backoff factor must be < 1.0.")
         self._scale = float(init_scale)
+        self._scales: dict[Any, Tensor] = {}  # the same on GPUs, where graphs read it: written in place
         self._growth_factor, self._backoff_factor = growth_factor, backoff_factor
         self._growth_interval, self._growth_tracker = growth_interval, 0
         self._per_optimizer_states: dict[int, dict[str, Any]] = defaultdict(_refresh_per_optimizer_state)
@@ -64,10 +66,25 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             # in float32, which holds the scale; the product promotes nothing narrower
-            return outputs * self._scale if outputs.meta.dtype.itemsize >= 4 else outputs.float() * self._scale
+            scale = self._scale if outputs.meta.device.type != "cuda" else self._on_gpu(outputs.meta.device)
+            return outputs * scale if outputs.meta.dtype.itemsize >= 4 else outputs.float() * scale
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(x) for x in outputs])
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _on_gpu(self, device: Any) -> Tensor:
+        """The scale as a 0-dim float32 tensor of this GPU."""
+        found = self._scales.get(device)
+        if found is None:
+            found = self._scales[device] = _ops.full((), self._scale, dtype=float32, device=device)
+        return found
+
+    def _set(self, scale: float) -> None:
+        """Another scale, on GPUs too."""
+        if scale != self._scale:
+            self._scale = scale
+            for t in self._scales.values():
+                t.fill_(scale)
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of an optimizer's parameters by the scale, in place, and looks whether they are finite.
@@ -142,19 +159,19 @@ class GradScaler:
         if not self._enabled:
             return
         if new_scale is not None:
-            self._scale = float(new_scale)
+            self._set(float(new_scale))
         else:
             found = [x for state in self._per_optimizer_states.values() for x in state["found_inf_per_device"].values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
             if any(bool(x) for x in found):
-                self._scale *= self._backoff_factor
+                self._set(self._scale * self._backoff_factor)
                 self._growth_tracker = 0
             else:
                 self._growth_tracker += 1
                 if self._growth_tracker == self._growth_interval:
                     grown = self._scale * self._growth_factor
-                    self._scale = grown if grown < 3.4e38 else self._scale
+                    self._set(grown if grown < 3.4e38 else self._scale)
                     self._growth_tracker = 0
         self._per_optimizer_states.clear()
 
@@ -196,7 +213,7 @@ class GradScaler:
             return
         if not state_dict:
             raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler.")
-        self._scale = float(state_dict["scale"])
+        self._set(float(state_dict["scale"]))
         self._growth_factor, self._backoff_factor = state_dict["growth_factor"], state_dict["backoff_factor"]
         self._growth_interval, self._growth_tracker = state_dict["growth_interval"], state_dict["_growth_tracker"]
 

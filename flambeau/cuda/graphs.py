@@ -62,8 +62,13 @@ class CUDAGraph:
         """Ends the capture."""
         if self._graph is None or not self._capturing:
             raise RuntimeError("capture_end: no capture of this graph is under way")
-        self._capturing = False
-        self._graph.end()
+        try:
+            self._graph.end()
+        except BaseException:
+            self._graph = None
+            raise
+        finally:
+            self._capturing = False
 
     def instantiate(self) -> None:
         """There is nothing to make: a graph can be replayed once its capture has ended."""

@@ -211,3 +211,72 @@ def test_graphed_functions_in_a_row(gpu: Any) -> None:
     assert torch.allclose(x.grad.cpu(), 2 * (torch.cos(2 * torch.arange(4.0)) - torch.sin(2 * torch.arange(4.0))))
     with pytest.raises(TypeError, match="2 callables and 1"):
         torch.cuda.make_graphed_callables((a, b), ((x,),))
+
+
+def test_a_stream_that_does_not_come_back_is_told(gpu: Any) -> None:
+    x, other, g = torch.ones(8, device=gpu), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with pytest.raises(torch.AcceleratorError, match="unjoined"), torch.cuda.graph(g):
+        y = x * 2
+        other.wait_stream(torch.cuda.current_stream())
+        torch.cuda.current_stream().wait_stream(other)  # of nothing yet
+        with torch.cuda.stream(other):
+            y + 1
+    with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+        g.replay()
+    with torch.cuda.stream(other):
+        assert (x + 1).sum().item() == 16
+    with torch.cuda.graph(g):  # the graph may be captured again
+        third = torch.cuda.Stream()
+        other.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(other):
+            y = x * 3
+        third.wait_stream(other)
+        with torch.cuda.stream(third):
+            z = y + 1
+        torch.cuda.current_stream().wait_stream(third)  # which waited for the other
+    g.replay()
+    assert z.tolist() == [4.0] * 8
+
+
+def test_a_graph_of_a_scaled_pass_reads_the_present_scale(gpu: Any) -> None:
+    """Forward and backward captured, the scaler's step outside: PyTorch's "partial-network" example with mixed precision."""
+    def trained(captured: bool) -> Any:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(gpu)
+        steps = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cuda", init_scale=1024.0, growth_interval=2)
+        x, y = torch.randn(6, 8, device=gpu), torch.randn(6, 4, device=gpu)
+        batches = [torch.rand_like(x) for _ in range(7)]
+        batches[3][0, 0] = float("inf")
+
+        def both(x: Any) -> Any:
+            with torch.autocast("cuda", torch.float16):
+                loss = nn.functional.mse_loss(net(x), y.half())
+            scaler.scale(loss).backward()
+            return loss
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            both(x)
+            scaler.step(steps)
+            scaler.update()
+        torch.cuda.current_stream().wait_stream(side)
+        steps.zero_grad()
+        g = torch.cuda.CUDAGraph()
+        if captured:
+            with torch.cuda.graph(g):
+                loss = both(x)
+        found = []
+        for b in batches:
+            if captured:
+                x.copy_(b)
+                g.replay()
+            else:
+                steps.zero_grad()
+                loss = both(b)
+            scaler.step(steps)
+            scaler.update()
+            found += [str(loss.item()), scaler.get_scale()]
+        return found, [p.tolist() for p in net.parameters()]
+    plain = trained(False)
+    assert trained(True) == plain and set(plain[0][1::2]) == {2048.0, 4096.0}

@@ -187,7 +187,8 @@ def capture(f: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
     check: each call runs `f` too, holds what was captured before against it launch by launch, on the same contents of memory, gives what `f` gives, and
     raises RuntimeError that names the first launch that differs.  It is slow, and finds state that Python replaces.
 
-    Raises RuntimeError, with the line, where `f` looks at a tensor's values (`item`, a branch), copies between devices, or seeds a generator.
+    Raises RuntimeError, with the line, where `f` looks at a tensor's values (`item`, a branch), copies between devices, or seeds a generator; on
+    a GPU also where it works on another device, and for arguments that share memory with what it writes.
     """
     if f is None:
         return lambda f: Captured(f, check)

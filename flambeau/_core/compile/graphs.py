@@ -117,7 +117,7 @@ class GpuRecording(Recording):
 class Graph:
     """A graph being captured from the current stream, and then one to replay: `changing`, the arguments that are others each time."""
 
-    def __init__(self, pool: PrivatePool) -> None:
+    def __init__(self, pool: PrivatePool, recording: type[GpuRecording] = GpuRecording) -> None:
         stream = gpus.current_stream()
         g = self.gpu = stream._gpu
         if stream._handle is g.default_handle:
@@ -130,7 +130,7 @@ class Graph:
         self.changing: dict[int, list[tuple[int, Any]]] = {}
         self.arguments: list[tuple[Any, ...]] = []
         self.driver_graph = g.driver.graph_begin(stream._handle)
-        self.recording = GpuRecording(g.driver, self.driver_graph)
+        self.recording = recording(g.driver, self.driver_graph)
         self.recording.__enter__()
         self._before = memory.takes.get(g.device)
         memory.takes[g.device] = pool.taker(g, stream._handle, self._before or (lambda nbytes: gpus.block(g.device, nbytes)))

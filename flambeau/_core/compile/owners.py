@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Storage
@@ -42,6 +42,11 @@ class Living:
 
     def __iter__(self) -> Iterator[Storage]:
         return iter(self._all)
+
+    def meets(self, s: Storage) -> bool:
+        """Whether one of them has memory in common with this one."""
+        i = bisect_left(self._starts, s.ptr + s.meta.nbytes)
+        return i > 0 and self._ends[i - 1] > s.ptr
 
     def find(self, address: int) -> Storage | None:
         """The storage around an address; of those within one another the outermost that begins last."""

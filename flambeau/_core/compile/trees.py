@@ -57,5 +57,9 @@ def key(tree: Any) -> Any:
         return (type(tree), *[key(part) for part in tree])
     if type(tree) is dict:
         return (dict, *[(name, key(part)) for name, part in tree.items()])
+    if type(tree) is float:
+        return float, tree.hex()  # the zeros are two, and nan is itself
+    if type(tree) is complex:
+        return complex, tree.real.hex(), tree.imag.hex()
     hash(tree)
     return type(tree), tree

@@ -149,3 +149,87 @@ def test_without_arguments(gpu: Any) -> None:
     found = [step().item() for _ in range(5)]
     assert found == [8.0, 12.0, 16.0, 20.0, 24.0] and counter.tolist() == [5.0] * 4
     assert torch.allclose(total.cpu(), torch.full((4,), 30.0))
+
+
+def test_arguments_that_share_memory_with_what_is_written(gpu: Any) -> None:
+    """A graph works on copies of its arguments: where the function would see the difference, the call is refused and nothing is done."""
+    buffer = torch.zeros(4, device=gpu)
+    other = torch.zeros(4, device=gpu)
+
+    def counts(x: Any) -> Any:
+        buffer.add_(1)
+        return x * 2
+
+    def writes(x: Any) -> Any:
+        x.add_(1)
+        return buffer * 2
+    for f in (counts, writes):
+        work = torch.capture(f)
+        for _ in range(3):
+            work(other)
+        held = buffer.tolist()
+        with pytest.raises(RuntimeError, match="shares memory with a tensor that the function uses"):
+            work(buffer[:4])
+        assert buffer.tolist() == held
+    both = torch.capture(lambda a, b: (a.add_(1), b * 2)[1])
+    for _ in range(3):
+        both(other, buffer)
+    with pytest.raises(RuntimeError, match="share memory"):
+        both(other, other)
+    assert torch.capture(lambda a: a + buffer)(buffer).tolist() == (buffer * 2).tolist()  # nothing is written
+
+
+def test_work_elsewhere_is_refused(gpu: Any) -> None:
+    """Neither is silently left out of the calls that follow: writes on other devices, results made there, values that Python looks at."""
+    here, there = torch.zeros(2), torch.zeros(2, device="cuda:1")
+    x = torch.ones(2, device=gpu)
+    for f, words in ((lambda x: (here.add_(1), x * 2)[1], "written on cpu"), (lambda x: (there.add_(1), x * 2)[1], "written on cuda:1"),
+                     (lambda x: (x * 2, torch.ones(2)), "made on cpu"), (lambda x: x + here.sum().item(), "looks at a tensor's values")):
+        work = torch.capture(f)
+        work(x)
+        with pytest.raises(RuntimeError, match=words):
+            work(x)
+    assert torch.capture(lambda x: (x * 2, here))(x)[1] is here
+
+
+def test_an_error_leaves_what_was_done_before_it(gpu: Any) -> None:
+    found = []
+    for captured in (False, True):
+        total, calls, seen = torch.zeros(2, device=gpu), [], []
+
+        def work(x: Any, total: Any = total, calls: Any = calls) -> Any:
+            total.add_(x)
+            x.mul_(3)
+            calls.append(None)
+            if len(calls) == 2:
+                raise KeyError("the program's own")
+            return x + total
+        step = torch.capture(work) if captured else work
+        for i in range(4):
+            x = torch.full((2,), float(i + 1), device=gpu)
+            try:
+                seen.append(step(x).tolist())
+            except KeyError:
+                seen.append(None)
+            seen += [x.tolist(), total.tolist()]
+        found.append(seen)
+    assert found[0] == found[1]
+
+
+def test_versions_are_moved_on_once_a_call(gpu: Any) -> None:
+    total, x = torch.zeros(2, device=gpu), torch.ones(2, device=gpu)
+    work = torch.capture(lambda x: (total.add_(x), x.add_(1))[0])
+    for _ in range(4):
+        before = total._version, x._version
+        work(x)
+        assert (total._version - before[0], x._version - before[1]) == (1, 1)
+
+
+def test_constants_are_told_apart_by_their_bits(gpu: Any) -> None:
+    for place in ("cpu", gpu):
+        work, x = torch.capture(lambda x, k: x * k), torch.ones(2, device=place)
+        signs = [torch.signbit(work(x, k)).tolist() for k in (0.0, 0.0, 0.0, -0.0, -0.0)]
+        assert signs == [[False] * 2] * 3 + [[True] * 2] * 2
+        for _ in range(5):
+            assert work(x, float("nan")).isnan().all().item()
+        assert len(work._found) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import flambeau as torch
@@ -48,3 +49,13 @@ def test_storages_of_traces_have_no_memory() -> None:
     x = torch.ones(5)
     found = Living()
     assert traced not in list(found) and x.store in list(found) and list(Living([traced])) == []
+
+
+def test_memory_in_common() -> None:
+    a, b, c = sorted([torch.ones(5), torch.ones(7), torch.ones(9)], key=lambda t: t.data_ptr())
+    living = Living([a.store, c.store])
+    assert living.meets(a.store) and living.meets(c.store) and not living.meets(b.store) and not Living([]).meets(b.store)
+    data = array("f", range(20))  # its parts are storages within one another
+    whole, middle, after = (torch.frombuffer(data, count=n, offset=at, dtype=torch.float32).store for n, at in ((20, 0), (4, 8), (4, 24)))
+    assert Living([whole]).meets(middle) and Living([middle]).meets(whole) and Living([middle, whole]).meets(after)
+    assert not Living([middle]).meets(after) and not Living([after]).meets(middle)

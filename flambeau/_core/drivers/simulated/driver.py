@@ -36,12 +36,13 @@ _MOST_COSTS = 4096
 
 
 class _Event:
-    """A place in a queue; `queue` None: never recorded.  `moment` is that on the virtual clock.  graph: it was recorded in a capture."""
+    """A place in a queue; `queue` None: never recorded.  `moment` is that on the virtual clock.  graph: it was recorded in a capture, behind `seen`."""
 
-    __slots__ = ("queue", "ticket", "moment", "graph")
+    __slots__ = ("queue", "ticket", "moment", "graph", "seen")
 
     def __init__(self) -> None:
         self.graph: Graph | None = None
+        self.seen: dict[Queue, int] = {}
         self.queue: Queue | None = None
         self.ticket = 0
         self.moment = Moment()
@@ -285,7 +286,7 @@ class SimulatedDriver(Driver):
                 raise RuntimeError("this simulated GPU is gone: its simulate() block has ended; move its tensors "
                                    "to the CPU inside the block")
             if stream.graph is not None:
-                stream.graph.add(item, cost, busy, engines)
+                stream.graph.add(stream, item, cost, busy, engines)
                 return
             self._host += self._devices[stream.device].model.reached.launch
             start: float | None = None
@@ -418,7 +419,7 @@ class SimulatedDriver(Driver):
         with self._gate:
             event.graph = stream.graph
             if stream.graph is not None:
-                event.queue = None
+                event.queue, event.seen = None, dict(stream.graph.seen[stream])
                 return
             self._host += self._devices[stream.device].model.reached.launch
             event.queue, event.ticket = stream, stream.submitted
@@ -433,7 +434,7 @@ class SimulatedDriver(Driver):
         with self._gate:
             source = event.queue
             if event.graph is not None and event.graph.open:
-                event.graph.join(stream)
+                event.graph.join(stream, event.seen)
                 return
             if source is None:
                 return
@@ -476,6 +477,8 @@ class SimulatedDriver(Driver):
             graph.end()
 
     def graph_arguments(self, graph: Graph) -> list[tuple[Any, ...]]:
+        if not graph.joined:
+            raise AcceleratorError("CUDA error: capturing stream has unjoined work: the captured stream must wait for the other streams of the capture")
         return [item.args if type(item) is Launch else () for item in graph.items]
 
     def graph_launch(self, stream: Queue, graph: Graph, changed: dict[int, tuple[Any, ...]]) -> None:

@@ -328,6 +328,46 @@ def case_several_graphs_of_devices() -> None:
             assert abs(array(work(torch.full((100,), float(k), device=f"cuda:{i}"))) - 0.01).max() < 1e-6
 
 
+def case_a_stream_that_does_not_come_back() -> None:
+    """It is told, nothing can be replayed, and the graph may be captured again."""
+    import flambeau as torch
+    x, other, g = torch.ones(8, device="cuda"), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+
+    def forked() -> None:
+        with torch.cuda.graph(g):
+            other.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(other):
+                x + 1
+    _refused(forked, "UNJOINED")
+    try:
+        g.replay()
+    except RuntimeError as error:
+        assert "without a preceding successful capture" in str(error), error
+    else:
+        raise AssertionError("a failed capture was replayed")
+    with torch.cuda.graph(g):
+        y = x * 3
+    g.replay()
+    assert (array(y) == 3).all()
+
+
+def case_the_present_scale_of_a_scaler() -> None:
+    """A captured forward and backward reads what the scaler's updates outside made of its scale."""
+    import flambeau as torch
+    scaler = torch.amp.GradScaler("cuda", init_scale=8.0)
+    w = torch.ones(4, device="cuda", requires_grad=True)
+    scaler.scale((w * w).sum()).backward()
+    g = torch.cuda.CUDAGraph()
+    w.grad = None
+    with torch.cuda.graph(g):
+        scaled = scaler.scale((w * w).sum())
+        scaled.backward()
+    for scale in (8.0, 2.0, 64.0):
+        scaler.update(scale)
+        g.replay()
+        assert float(scaled) == 4 * scale and (array(w.grad) == 2 * scale).all()
+
+
 if __name__ == "__main__":
     import cases
     cases.main(globals())
