@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -21,22 +22,29 @@ from .replay import Planned, Shown, bind
 _MOST = 64  # layouts
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """What is collected meanwhile would be given out again, and not be known as free."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def recorded(work: Callable[[], Any], recording: Recording) -> tuple[Any, list[Shown]]:
     """What `work` asks for while it is carried out, and what it gives: a tree, and its tensors. Raises RuntimeError, with the user's line, where it
     cannot be replayed."""
-    collects = gc.isenabled()
-    gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
     try:
-        with recording:
+        with _uncollected(), recording:
             found: list[Tensor] = []
             tree = trees.taken(work(), found)
             if recording.others:
                 raise Refused("another thread launches work meanwhile")
     except Refused as refused:
         raise RuntimeError(f"capture: {refused.why}" + (f" (at {refused.line})" if refused.line else "")) from None
-    finally:
-        if collects:
-            gc.enable()
     shown = []
     for t in found:
         if not t.meta.plain:
@@ -61,13 +69,8 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tens
 def on_gpu(work: Callable[[list[Tensor]], Any], tensors: list[Tensor], dev: device) -> Callable[..., Any]:
     """The same for a GPU."""
     from .captured_gpu import GpuCaptured
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with _uncollected():
         return GpuCaptured(work, tensors, dev)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _tensor(r: Shown) -> Tensor:

@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from ..runtime.device import device
 
 
-class _Own:
-    """Which storages are the graph's own, by whether their memory is of its pool; copies of those are what a call gives."""
-
-    def __init__(self, pool: PrivatePool) -> None:
-        self.starts = {address for address, _ in pool.blocks}
-
-    def holds(self, s: Storage) -> bool:
-        return s.ptr in self.starts
-
-
 class _Whole(GpuRecording):
     """A recording of all that a function does: what it learns on the host would be the same at each replay.  elsewhere: where it wrote on other devices."""
 
@@ -103,11 +93,11 @@ class GpuCaptured:
         self.back = [mine[id(s)] for s, v in versions if s.version != v and id(s) in mine]
         for s, count in self.written:
             s.version -= count  # nothing is written yet
-        own = _Own(pool)
+        own = {address for address, _ in pool.blocks}  # the graph's memory; copies of what lies there are what a call gives
         changed = {id(s) for s, _ in self.written}
         # memory that an argument may not have: it would be read from the graph's copy, or written there, while the graph works on the memory itself
         self.apart = [Living([s for s in self.kept.values() if id(s) not in mine and (i in self.back or id(s) in changed)]) for i in range(len(given))]
-        self.stores = {id(t.store): t.store for t in shown if own.holds(t.store)}
+        self.stores = {id(t.store): t.store for t in shown if t.store.ptr in own}
         self.shown = [(t.meta, t.store, t.ptr, mine.get(id(t.store))) for t in shown]
 
     def _failed(self, given: list[Tensor], filled: list[int]) -> None:

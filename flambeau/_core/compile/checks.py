@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MOST = 8  # steps that are done twice for one check
 _LARGEST = 1 << 20  # bytes that one of them may write
-ALIGNED = 64
+_ALIGNED = 64
 
 
 def is_check(s: Any) -> bool:
@@ -135,9 +135,9 @@ def _again(plan: Planned, graph: Graph, k: int, at: int) -> list[Any] | None:
                 low, high = min(a.low for a in those), max(a.high for a in those)
                 if len({a.owner for a in those}) > 1 or high - low > _LARGEST:
                     return None
-                address, _ = cpu_memory.block(high - low + ALIGNED)
-                claimed.append(cpu_memory.Claimed(address, cpu_memory.size_class(high - low + ALIGNED).size))
-                shift = address + low % ALIGNED - low
+                address, _ = cpu_memory.block(high - low + _ALIGNED)
+                claimed.append(cpu_memory.Claimed(address, cpu_memory.size_class(high - low + _ALIGNED).size))
+                shift = address + low % _ALIGNED - low
                 new += [(a, shift) for a in those if a.write]
             else:
                 sources = [(w, by) for w, by in written if any(w.meets(a) for a in those)]

@@ -6,6 +6,7 @@ import weakref
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from ..drivers.interface import NOT_PERMITTED
 from ..errors import AcceleratorError
 from ..runtime import capture, gpus, memory, provenance
 from ..runtime.gpu_memory import rounded
@@ -85,7 +86,7 @@ class GpuRecording(Recording):
 
     def refuse(self, why: str) -> None:
         line = provenance.caller()
-        raise AcceleratorError("CUDA error: operation not permitted when stream is capturing: " + why + (f" (at {line})" if line else ""))
+        raise AcceleratorError(f"{NOT_PERMITTED}: {why}" + (f" (at {line})" if line else ""))
 
     def read(self, address: int, nbytes: int, check: bool) -> None:
         pass

@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from ..errors import AcceleratorError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from ..kernels.specs import Spec
 
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
+
+
+def permit(graph: Any) -> None:
+    """Raises AcceleratorError while a driver's graph is being captured: the host may not wait for what is not done.  None: there is no graph."""
+    if graph is not None and graph.open:
+        raise AcceleratorError(NOT_PERMITTED)
 
 
 class Properties:

@@ -302,8 +302,7 @@ class Pool:
         """A block for an empty bin, from the gentlest step to the harshest."""
         steps: tuple[Callable[[Bin], int], ...] = (
             self._new, self._from_other_stream, self._after_pending, self._after_release, self._after_collection)
-        captured = b.stream is not None and self.driver.capturing(b.stream)
-        for i, step in enumerate(steps[:2] if captured else steps):  # nobody waits for the device while its work is captured
+        for i, step in enumerate(steps[:2] if self._captured(b) else steps):  # nobody waits for the device while its work is captured
             if i == 3:
                 self.retries += 1
             address = step(b)
@@ -313,6 +312,10 @@ class Pool:
         if self.history is not None:
             self.history.note("oom", 0, nbytes, memory_history.stack(), device_free=self.driver.memory_info(self.physical)[0])
         raise self._error(nbytes)
+
+    def _captured(self, b: Bin) -> bool:
+        """Whether work of the bin's stream is being captured; page-locked memory is of none."""
+        return b.stream is not None and self.driver.capturing(b.stream)
 
     def _new(self, b: Bin) -> int:
         """From the driver."""
@@ -353,7 +356,7 @@ class Pool:
         for (stream, size), shelf in self.shelves.items():
             if size == b.size and stream is not b.stream and shelf:
                 address = shelf.pop()
-                if b.stream is not None and self.driver.capturing(b.stream):  # work that is captured cannot wait for work that is not
+                if self._captured(b):  # work that is captured cannot wait for work that is not
                     self.driver.event_synchronize(self._mark(stream))
                 else:
                     self.driver.stream_wait_event(b.stream, self._mark(stream))

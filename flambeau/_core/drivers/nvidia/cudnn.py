@@ -27,6 +27,14 @@ class Unsupported(NotImplementedError):
     """cuDNN has no kernel for this."""
 
 
+def room(driver: NvidiaDriver, stream: Stream, whose: str, nbytes: int) -> int:
+    """Workspace for what is done on a stream, one after another: `NvidiaDriver.room`.  Raises RuntimeError where there is none."""
+    found = driver.room(stream, whose, nbytes)
+    if not found:
+        raise RuntimeError(f"cuDNN needs {nbytes} bytes of workspace, and the GPU has no room for it")
+    return found
+
+
 def load() -> ctypes.CDLL:
     """The library.  Raises OSError where it is not installed."""
     return _declared(libraries.load("cudnn"))

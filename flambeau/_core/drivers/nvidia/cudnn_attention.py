@@ -142,13 +142,6 @@ class _Attention:
         self._plans: dict[Any, list[graphs.Plan]] = {}
         self._lock = threading.RLock()
 
-    def room(self, stream: Stream) -> int:
-        """Workspace for what is done on a stream, one after another."""
-        found = self.driver.room(stream, "cudnn attention", SHARED_ROOM)
-        if not found:
-            raise RuntimeError(f"cuDNN needs {SHARED_ROOM} bytes of workspace, and the GPU has no room for it")
-        return found
-
     def plan(self, library: cudnn.Library, version: int, device: int, shape: Shape, fixed: bool, back: bool) -> list[graphs.Plan]:
         """The best plan, or nothing; kept, since making one takes the library half a second, unless the disk has it."""
         about = self.driver.properties(device)
@@ -241,7 +234,7 @@ def prepare(launches: Launches, device: int, d: dtype, mask: dtype | None, causa
             return
         handle = handles.get(stream) or library.handle(stream)
         if shared:
-            run(*args, kept.room(stream), handle.value)
+            run(*args, cudnn.room(driver, stream, "attention", SHARED_ROOM), handle.value)
         else:
             run(*args, handle.value)
         if failed[0]:

@@ -112,13 +112,6 @@ class _Convolutions:
         self.driver, self.able = driver, graphs.ready()
         self.tried: dict[Any, graphs.Plan] = {}
 
-    def room(self, stream: Stream, nbytes: int) -> int:
-        """Workspace of a stream, for plans that need more than their callers know of."""
-        address = self.driver.room(stream, "cudnn convolutions", nbytes)
-        if not address:
-            raise RuntimeError(f"cuDNN needs {nbytes} bytes of workspace, and the GPU has no room for it")
-        return address
-
     def name(self, library: cudnn.Library, device: int, key: Any) -> str:
         """Under which the disk keeps what was fastest for a convolution."""
         about = self.driver.properties(device)
@@ -205,7 +198,7 @@ class _Launch:
                 way.turn(refused)
             while way.now is not None and (not prepared.settling or way.now[0].workspace <= space):
                 plan, run = way.now
-                here = args if plan.workspace <= space else (*args[:-1], self.kept.room(stream, plan.workspace))
+                here = args if plan.workspace <= space else (*args[:-1], cudnn.room(self.kept.driver, stream, "convolutions", plan.workspace))
                 if self.done(stream, plan, run, here, handle):
                     if prepared.settling:  # from now on callers may keep what they know of its workspace
                         prepared.workspace, prepared.settling = plan.workspace, False

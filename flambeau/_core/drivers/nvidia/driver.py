@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import errors
 from ...kernels.specs import Loop
-from ..interface import Driver, Properties
+from ..interface import Driver, Properties, permit
 from . import cuda_errors, graphs, probe, staged
 from .streams import Event, Stream
 
@@ -245,7 +245,7 @@ class NvidiaDriver(Driver):
     def synchronize(self, device: int) -> None:
         for graph in list(self._capturing):
             if graph.device == device:
-                graphs.permit(graph)
+                permit(graph)
         d = self._use(device)
         code, = self._cu.cuCtxSynchronize()
         self._check(d, code, "waiting for the device")
@@ -432,7 +432,7 @@ class NvidiaDriver(Driver):
         return address
 
     def stream_query(self, stream: Stream) -> bool:
-        graphs.permit(stream.graph)
+        permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamQuery(stream.handle)
         if int(code) == cuda_errors.NOT_READY:
@@ -441,7 +441,7 @@ class NvidiaDriver(Driver):
         return True
 
     def stream_synchronize(self, stream: Stream) -> None:
-        graphs.permit(stream.graph)
+        permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamSynchronize(stream.handle)
         self._check(d, code, "waiting for a stream")
@@ -615,7 +615,7 @@ class NvidiaDriver(Driver):
         self._check(d, code, "queueing a wait")
 
     def event_query(self, event: Event) -> bool:
-        graphs.permit(event.graph)
+        permit(event.graph)
         if event.handle is None or event.graph is not None:
             return True
         d = self._use(event.device)
@@ -626,7 +626,7 @@ class NvidiaDriver(Driver):
         return True
 
     def event_synchronize(self, event: Event) -> None:
-        graphs.permit(event.graph)
+        permit(event.graph)
         if event.handle is None or event.graph is not None:
             return
         d = self._use(event.device)

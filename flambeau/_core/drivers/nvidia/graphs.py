@@ -1,7 +1,7 @@
 """Graphs of NVIDIA GPUs: work of a stream that the driver captured, queued again as one item.
 
 Streams are captured in the driver's "relaxed" way, in which kernels may be compiled, loaded, and given memory meanwhile: what would make the host wait
-for captured work is refused above, before the driver hears of it (`permit`), since a call that the driver refuses ends the capture.
+for captured work is refused above, before the driver hears of it (`interface.permit`), since a call that the driver refuses ends the capture.
 
 A launch whose numbers are others at each replay has its parameter written anew into the graph's own copy of it before the graph is queued.
 Replays that are under way keep theirs, so nothing waits, and kernels are the same in a graph and outside.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError
 from ...kernels.kernel import Kernel
-from .. import interface
+from ..interface import NOT_PERMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class Graph:
     """What was captured: `items`, the launches in the host's order.  open: it is being captured, on `streams`: the first, and those that waited for
     an event of one of them.  rooms: workspaces of libraries, the graph's own.  kept: what copies in it read and write."""
 
-    __slots__ = ("driver", "device", "open", "streams", "items", "rooms", "kept", "code", "handle", "exe", "_last", "_written", "__weakref__")
+    __slots__ = ("driver", "device", "open", "streams", "items", "rooms", "kept", "code", "handle", "exe", "_last", "_notes", "_written", "__weakref__")
 
     def __init__(self, driver: NvidiaDriver, stream: Stream) -> None:
         self.driver, self.device, self.open, self.streams = driver, stream.device, True, [stream]
@@ -42,7 +42,8 @@ class Graph:
         self.code = 0
         self.handle: Any = None
         self.exe: Any = None
-        self._last = driver.event_create()  # when the replay queued last will be done
+        self._last = driver.event_create()  # when the replay queued last will have done with `rooms`
+        self._notes: list[Callable[[Any], None]] = []  # of launches that may complain
         self._written: dict[int, Callable[[tuple[Any, ...]], None]] = {}
 
     def begin(self) -> None:
@@ -90,6 +91,7 @@ class Graph:
         self.driver._check(d, self.code, "ending the capture of a stream")
         code, self.exe = cu.cuGraphInstantiate(self.handle, 0)
         self.driver._check(d, code, "making a graph ready")
+        self._notes = [prepared.note for prepared, _, _ in self.items if prepared.note is not None]
         weakref.finalize(self, _destroyed, self.driver, self.device, cu.cuGraphExecDestroy, self.exe).atexit = False
 
     def queue(self, stream: Stream, changed: dict[int, tuple[Any, ...]]) -> None:
@@ -97,20 +99,19 @@ class Graph:
         for i, args in changed.items():
             write = self._written.get(i) or self._writer(i)
             write(args)
-        for prepared, _, _ in self.items:
-            if prepared.note is not None:
-                prepared.note(stream)
+        for note in self._notes:
+            note(stream)
         code, = self.driver._cu.cuGraphLaunch(self.exe, stream.handle)
         self.driver._check(d, code, "launching a graph")
-        self.driver.event_record(self._last, stream)
+        if self.rooms:
+            self.driver.event_record(self._last, stream)
 
     def _writer(self, i: int) -> Callable[[tuple[Any, ...]], None]:
         """What gives a launch in the graph other arguments from the next replay on."""
         prepared, _, node = self.items[i]
         kernel = prepared.keep
         if type(kernel) is not Kernel:
-            raise AcceleratorError(f"CUDA error: operation not permitted when stream is capturing: '{prepared.name}' takes numbers that are others at "
-                                   "each replay, and a library carries it out")
+            raise AcceleratorError(f"{NOT_PERMITTED}: '{prepared.name}' takes numbers that are others at each replay, and a library carries it out")
         name, check, d, exe = prepared.name, self.driver._check, self.driver._devices[self.device], int(self.exe)
         put = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(self.driver._programs().address(b"cuGraphExecKernelNodeSetParams"))
         size = 8 * kernel.words
@@ -141,12 +142,6 @@ class Graph:
             self.driver._cu.cuEventSynchronize(self._last.handle)
         for address, _ in self.rooms.values():
             self.driver.free(self.device, address)
-
-
-def permit(graph: Graph | None) -> None:
-    """Raises where the host would wait for what is being captured."""
-    if graph is not None and graph.open:
-        raise AcceleratorError(interface.NOT_PERMITTED)
 
 
 def _destroyed(driver: NvidiaDriver, device: int, destroy: Callable[[Any], Any], handle: Any) -> None:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AcceleratorError, launched_at, site
 from ...kernels.specs import Collective, Product
-from .. import interface
 from ..cpu import backend
-from ..interface import Driver, Properties
+from ..interface import Driver, Properties, permit
 from ..pages import map_pages, unmap_pages
 from . import clock, halves
 from .arena import Arena
@@ -120,7 +119,7 @@ class SimulatedDriver(Driver):
     def synchronize(self, device: int) -> None:
         d = self._devices[device]
         for q in list(d.queues):
-            _permit(q.graph)
+            permit(q.graph)
         for q in list(d.queues):
             until = self._mark(q)
             advance(q, q.submitted)
@@ -183,12 +182,12 @@ class SimulatedDriver(Driver):
         self._devices[stream.device].queues.remove(stream)
 
     def stream_query(self, stream: Queue) -> bool:
-        _permit(stream.graph)
+        permit(stream.graph)
         self._perhaps_run()
         return stream.done >= stream.submitted
 
     def stream_synchronize(self, stream: Queue) -> None:
-        _permit(stream.graph)
+        permit(stream.graph)
         until = self._mark(stream)
         advance(stream, stream.submitted)
         d = self._devices[stream.device]
@@ -448,12 +447,12 @@ class SimulatedDriver(Driver):
                 stream.submit(Wait(source, event.ticket), self._eager)
 
     def event_query(self, event: _Event) -> bool:
-        _permit(event.graph)
+        permit(event.graph)
         self._perhaps_run()
         return event.queue is None or event.queue.done >= event.ticket
 
     def event_synchronize(self, event: _Event) -> None:
-        _permit(event.graph)
+        permit(event.graph)
         q = event.queue
         if q is not None:
             advance(q, event.ticket)
@@ -567,12 +566,6 @@ class SimulatedDriver(Driver):
         for d in self._devices:
             for q in list(d.queues):
                 q.close()
-
-
-def _permit(graph: Graph | None) -> None:
-    """Raises AcceleratorError while this is being captured: the host may not wait for what is not done."""
-    if graph is not None and graph.open:
-        raise AcceleratorError(interface.NOT_PERMITTED)
 
 
 def uuid_of(device: int) -> str:
