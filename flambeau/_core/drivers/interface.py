@@ -22,8 +22,8 @@ NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
 
 
 def permit(graph: Any) -> None:
-    """Raises AcceleratorError while a driver's graph is being captured: the host may not wait for what is not done.  None: there is no graph."""
-    if graph is not None and graph.open:
+    """Raises AcceleratorError while a driver's graph is being captured: the host may not wait for what is not done."""
+    if graph.open:
         raise AcceleratorError(NOT_PERMITTED)
 
 

@@ -180,7 +180,7 @@ class Ledger:
         travel = self._travels.get(id(storage))
         if travel is None:
             if len(self._travels) >= _MOST_STORAGES:
-                self._travels.pop(next(iter(self._travels)))
+                self._travels.pop(next(iter(self._travels)), None)
             travel = self._travels[id(storage)] = Travel(storage, self._forget(id(storage)))
         return travel
 
@@ -265,8 +265,10 @@ class _Process(Ledger):
         journal = self._journal
         while journal:
             self._enter(*journal.popleft())
-        for i in [i for i, travel in self._travels.items() if travel.end is None]:  # gone before they were entered
-            del self._travels[i]
+        for i in list(self._travels):  # the keys alone: no allocation between them at which a collection could forget one
+            travel = self._travels.get(i)
+            if travel is not None and travel.end is None:  # gone before it was entered
+                self._travels.pop(i, None)
 
     def table(self) -> list[dict[str, Any]]:
         self.settle()

@@ -239,3 +239,34 @@ def test_storages_are_not_kept_alive(gpus) -> None:
             torch.ones(100).cuda()
         gc.collect()
         assert len(t.ledger._travels) <= 2
+
+
+def test_a_storage_may_go_while_the_journal_is_entered(gpus) -> None:
+    import threading
+    ledger = torch.transfers.so_far()
+    kept = [torch.ones(10).cuda() for _ in range(200)]
+    ledger.settle()
+    stop = threading.Event()
+    failed: list[Exception] = []
+
+    def enter() -> None:
+        try:
+            while not stop.is_set():
+                ledger.settle()
+        except RuntimeError as e:
+            failed.append(e)
+    threads = [threading.Thread(target=enter) for _ in range(2)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for t in threads:
+            t.start()
+        for _ in range(100):
+            kept = [torch.ones(10).cuda() for _ in range(20)]
+            kept.clear()  # the storages go, and with them their entries, while others are being looked through
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+        sys.setswitchinterval(switch)
+    assert not failed, failed[0]

@@ -432,7 +432,8 @@ class NvidiaDriver(Driver):
         return address
 
     def stream_query(self, stream: Stream) -> bool:
-        permit(stream.graph)
+        if stream.graph is not None:
+            permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamQuery(stream.handle)
         if int(code) == cuda_errors.NOT_READY:
@@ -441,7 +442,8 @@ class NvidiaDriver(Driver):
         return True
 
     def stream_synchronize(self, stream: Stream) -> None:
-        permit(stream.graph)
+        if stream.graph is not None:
+            permit(stream.graph)
         d = self._use(stream.device)
         code, = self._cu.cuStreamSynchronize(stream.handle)
         self._check(d, code, "waiting for a stream")
@@ -615,7 +617,8 @@ class NvidiaDriver(Driver):
         self._check(d, code, "queueing a wait")
 
     def event_query(self, event: Event) -> bool:
-        permit(event.graph)
+        if event.graph is not None:
+            permit(event.graph)
         if event.handle is None or event.graph is not None:
             return True
         d = self._use(event.device)
@@ -626,7 +629,8 @@ class NvidiaDriver(Driver):
         return True
 
     def event_synchronize(self, event: Event) -> None:
-        permit(event.graph)
+        if event.graph is not None:
+            permit(event.graph)
         if event.handle is None or event.graph is not None:
             return
         d = self._use(event.device)

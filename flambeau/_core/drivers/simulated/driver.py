@@ -119,7 +119,8 @@ class SimulatedDriver(Driver):
     def synchronize(self, device: int) -> None:
         d = self._devices[device]
         for q in list(d.queues):
-            permit(q.graph)
+            if q.graph is not None:
+                permit(q.graph)
         for q in list(d.queues):
             until = self._mark(q)
             advance(q, q.submitted)
@@ -182,12 +183,14 @@ class SimulatedDriver(Driver):
         self._devices[stream.device].queues.remove(stream)
 
     def stream_query(self, stream: Queue) -> bool:
-        permit(stream.graph)
+        if stream.graph is not None:
+            permit(stream.graph)
         self._perhaps_run()
         return stream.done >= stream.submitted
 
     def stream_synchronize(self, stream: Queue) -> None:
-        permit(stream.graph)
+        if stream.graph is not None:
+            permit(stream.graph)
         until = self._mark(stream)
         advance(stream, stream.submitted)
         d = self._devices[stream.device]
@@ -447,12 +450,14 @@ class SimulatedDriver(Driver):
                 stream.submit(Wait(source, event.ticket), self._eager)
 
     def event_query(self, event: _Event) -> bool:
-        permit(event.graph)
+        if event.graph is not None:
+            permit(event.graph)
         self._perhaps_run()
         return event.queue is None or event.queue.done >= event.ticket
 
     def event_synchronize(self, event: _Event) -> None:
-        permit(event.graph)
+        if event.graph is not None:
+            permit(event.graph)
         q = event.queue
         if q is not None:
             advance(q, event.ticket)
