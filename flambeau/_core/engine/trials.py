@@ -60,20 +60,23 @@ def _unseen(dev: Any) -> Iterator[None]:
 
 
 class Budget:
-    """The time that calls on GPUs are learned in: a share of all there was since the first was to be, so that who runs for a minute waits little, and who
-    runs for long has all of them learned."""
+    """The time that calls on GPUs are learned in: a share of all there is, so that who runs for a minute waits little, and who runs for long has all of
+    them learned.
+
+    spent: seconds of learning that are not made up for yet; while there are some nothing is learned.  A pause saves nothing up: kernels are compiled for
+    ten seconds, or another library works, and the steps behind that would each be learning for a fifth of a second.
+    """
 
     share = 0.05
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self._since: float | None = None
+        self._asked = time.perf_counter()
 
     def left(self) -> bool:
-        now = time.perf_counter()
-        if self._since is None:
-            self._since = now
-        return self.spent <= self.share * (now - self._since)
+        before, self._asked = self._asked, time.perf_counter()
+        self.spent = max(0.0, self.spent - self.share * (self._asked - before))
+        return not self.spent
 
 
 budget = Budget()

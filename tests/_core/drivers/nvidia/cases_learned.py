@@ -251,6 +251,29 @@ def case_it_takes_a_share_of_the_time() -> None:
         learning.budget = before
 
 
+def case_a_pause_saves_nothing_up() -> None:
+    """After one all calls are not learned at once."""
+    import flambeau as torch
+    from flambeau._core.engine import learning, trials
+    x = torch.randn(7, 3).cuda()
+    before = learning.budget
+    learning.budget = trials.budget = trials.Budget()
+    learning.budget._asked -= 1e6
+    try:
+        learning.learned.clear()
+        for _ in range(OFTEN):
+            for shift in range(1, 7):
+                x.roll(shift, 0)
+        assert len(learning.learned) == 1, learning.learned
+        learning.budget._asked -= 1e6
+        for _ in range(2):
+            for shift in range(1, 7):
+                x.roll(shift, 0)
+        assert len(learning.learned) == 2, learning.learned
+    finally:
+        learning.budget = trials.budget = before
+
+
 def case_in_place() -> None:
     """What a call writes has its version, and views see it."""
     import flambeau as torch
