@@ -253,3 +253,31 @@ def test_the_same_bits_whatever_the_threads() -> None:
             assert got[0] == got[1] == got[2]
     finally:
         native.set_num_threads(before)
+
+
+@pytest.mark.parametrize("how", ["sum", "max", "argmin"])
+@pytest.mark.parametrize("d", [float32, float64, int64, bfloat16], ids=str)
+def test_short_rows_joined_side_by_side_have_the_bits_of_rows_alone(how: str, d: dtype) -> None:
+    rng = np.random.default_rng(17)
+    x = E.cast(E.input(0, d), float32) if d is bfloat16 else E.input(0, d)
+    acc = E.acc(1 if how.startswith("arg") else 0, int64 if how.startswith("arg") else x.dtype)
+    program = Reduce((x,), (how,), (acc,), (d,))
+    for rows, length in ((17, 11), (300, 16), (41, 30)):
+        a = rng.standard_normal((rows, length)).astype(np.float32)
+        a = interpret.narrow_bfloat16(a) if d is bfloat16 else (a * 1000).astype(d.np)
+        a[5, length // 2] = a[5, 0]
+        together, alone = np.zeros(rows, acc.dtype.np), np.zeros(rows, acc.dtype.np)
+        launch(prepare, program, a.shape, [together], [a])
+        for k in range(rows):
+            launch(prepare, program, (1, length), [alone[k:k + 1]], [a[k:k + 1]])
+        assert together.tobytes() == alone.tobytes()
+
+
+def test_gaps_between_elements_of_short_rows() -> None:
+    rng = np.random.default_rng(18)
+    for step, d in ((2, float32), (3, float64), (4, int32), (2, int8)):
+        a = values(d, (50, 9 * step), rng)[:, ::step]
+        program = Reduce((E.cast(E.input(0, d), float64),), ("sum",), (E.acc(0, float64),), (d,))
+        out = np.zeros(50)
+        launch(prepare, program, a.shape, [out], [a])
+        np.testing.assert_allclose(out, a.astype(np.float64).sum(1), rtol=1e-12)

@@ -228,3 +228,15 @@ def test_the_same_bits_whatever_the_threads() -> None:
         assert got[0] == got[1] == got[2]
     finally:
         native.set_num_threads(before)
+
+
+@pytest.mark.parametrize("d", [float32, float64, bfloat16], ids=str)
+def test_short_rows_joined_side_by_side_have_the_bits_of_rows_alone(d: dtype) -> None:
+    program = log_softmax(d) if d is not bfloat16 else softmax(d)
+    for shape in ((40, 13), (200, 16), (19, 31), (3, 50, 20)):
+        a = numbers(d, shape, np.random.default_rng(19))
+        together, alone = np.zeros_like(a), np.zeros_like(a)
+        launch(prepare, program, shape, [together], [a])
+        for into, row in zip(alone.reshape(-1, 1, shape[-1]), a.reshape(-1, 1, shape[-1]), strict=True):
+            launch(prepare, program, row.shape, [into], [row])
+        assert together.tobytes() == alone.tobytes()

@@ -325,24 +325,37 @@ class Emitter:
                          ("i32 immarg", str(align)), (vec("i1", lanes), mask or splat("true", "i1", lanes)),
                          (t, "zeroinitializer"))
 
-    def load_stepping(self, d: dtype, lanes: int, address: str, how: str) -> str:
+    def steps_masked(self, d: dtype, how: str, mask: str) -> bool:
+        """Whether `load_stepping` takes this mask: it is of the first lanes, and instructions take those of its parts."""
+        return how != "r" and mask in self._counted and (d.itemsize > 2 or self.module.masks)
+
+    def load_stepping(self, d: dtype, lanes: int, address: str, how: str, mask: str | None = None) -> str:
         """Elements from `address` in steps of class `how`, "2", "3", "4" or "r" (`loops.walk.step_class`); nothing beyond them is read."""
         element = base_memory(d)
         t = vec(element, lanes)
+        if mask is not None:
+            span = self.add(self.mul(self.sub(self._counted[mask], "1"), how), "1")  # of the elements, with what lies between
+            parts = [self._masked_load(t, element, lanes, d.itemsize, self.at(address, str(k * lanes * d.itemsize)),
+                                       self.first_lanes(self.sub(span, str(k * lanes)), lanes)) for k in range(int(how))]
+            return self.from_memory(self._stepping(element, lanes, parts, [k * lanes for k in range(int(how))]), d, lanes)
         if how == "r":
             v = self.op(f"load {t}, ptr {self.at(address, str(-(lanes - 1) * d.itemsize))}, align {d.itemsize}")
             return self.from_memory(self._shuffle(element, lanes, v, "poison", range(lanes - 1, -1, -1)), d, lanes)
         step = int(how)
+        begins = [k * lanes - (step - 1 if k else 0) for k in range(step)]  # so that the last vector ends with the last element
+        parts = [self.op(f"load {t}, ptr {self.at(address, str(first * d.itemsize))}, align {d.itemsize}") for first in begins]
+        return self.from_memory(self._stepping(element, lanes, parts, begins), d, lanes)
+
+    def _stepping(self, element: str, lanes: int, parts: Sequence[str], begins: Sequence[int]) -> str:
+        """Every so manieth element, as many as there are parts, of vectors that begin at these elements."""
+        step, v = len(parts), parts[0]
         at: list[int | None] = [n * step if n * step < lanes else None for n in range(lanes)]  # where each lane is in `v`
-        v = self.op(f"load {t}, ptr {address}, align {d.itemsize}")
-        for k in range(1, step):
-            first = k * lanes - (step - 1)  # so that the last vector ends with the last element
-            following = self.op(f"load {t}, ptr {self.at(address, str(first * d.itemsize))}, align {d.itemsize}")
+        for following, first in zip(parts[1:], begins[1:], strict=True):
             places = [n * step - first for n in range(lanes)]
             here = [place if place is not None else lanes + p if 0 <= p < lanes else None for place, p in zip(at, places, strict=True)]
             v = self._shuffle(element, lanes, v, following, [place or 0 for place in here])
             at = [None if place is None else n for n, place in enumerate(here)]
-        return self.from_memory(v, d, lanes)
+        return v
 
     def _shuffle(self, element: str, lanes: int, a: str, b: str, places: Iterable[int]) -> str:
         numbers = ", ".join(f"i32 {n}" for n in places)

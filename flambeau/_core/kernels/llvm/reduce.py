@@ -1,7 +1,7 @@
 """Reductions as vector code.
 
-Two forms.  "along": vectors lie along the innermost reduced axis; a unit is one output element.  "across": vectors lie
-along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream
+Three forms.  "along": vectors lie along the innermost reduced axis; a unit is one output element.  "blocks": the same for short rows, whose
+vectors are joined side by side (`row_blocks.py`); a unit is a stretch of rows.  "across": vectors lie along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream
 past.
 
 Long reductions, and those with too few units to share out, are cut into chunks whose partial results go to the
@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..loops.accumulators import flat_types, has_position
-from ..loops.reductions import ByVectors, reduce_lanes, tile_of
+from ..loops.reductions import ByVectors, reduce_lanes, side_by_side, tile_of
 from . import vector_loops
 from .launches import Plan
-from .vector_loops import Frame, nodes_of
+from .vector_loops import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..programs import Reduce
     from .accumulators import Partials
     from .emit import Emitter
+    from .row_blocks import RowBlock
     from .vector_loops import Unit
 
 NAMES = ("flambeau_reduce", "flambeau_join")
@@ -36,8 +37,10 @@ def plan(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...
     """How `program` is launched over `domain`; the domain has elements."""
     loops = ByVectors(program, domain, strides)
     first, join, sizes = loops.first, loops.join, loops.sizes
-    key = ("across" if loops.across else "along", first.classes(sizes), first.places(loops.coords), loops.rank, bool(first.middle),
-           join.classes(sizes) if join is not None else None)
+    form = "across" if loops.across else "blocks" if loops.blocks else "along"
+    key = (form, first.classes(sizes), first.places(loops.coords), loops.rank, bool(first.middle),
+           join.classes(sizes) if join is not None else None,
+           (first.turned().classes(sizes), first.turned().places(loops.coords)) if loops.blocks else None)
     stages = [(NAMES[0], first.units, loops.chunk)]
     params = [*loops.rooms, *vector_loops.block(first, loops.piece, loops.outermost, loops.passes)]
     if join is not None:
@@ -65,20 +68,13 @@ def order(program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ..
     loops = ByVectors(program, domain, strides)
     reduced = tuple([a.size for a in loops.reduced])
     return (loops.across, loops.lanes, loops.piece, loops.pieces, loops.passes, bool(loops.first.middle), reduced, loops.axes_in_order(),
-            _widths(program, len(loops.accs)))
-
-
-def _widths(program: Reduce, accs: int) -> tuple[int, int]:
-    """How many vectors are summed side by side along the row, and how many lines across it."""
-    ordered, nodes = any(map(has_position, program.combine)), nodes_of(program.elems)
-    group = 2 if ordered else 8 if nodes <= 8 and accs == 1 else 4
-    return 2 if ordered or nodes * accs > 16 or accs > 2 else 8 if nodes * accs <= 1 else 4, group
+            side_by_side(program, len(loops.accs)))
 
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Reduce, key: tuple[Any, ...], accs: Sequence[dtype], stage: int) -> None:
         from .accumulators import Partials
-        form, classes, places, rank, middle, joins = key
+        form, classes, places, rank, middle, joins, turned = key
         self.em, self.program, self.accs = em, program, accs
         self.join, self.cut = stage == 1, stage == 0 and joins is not None
         types = program.out_types + program.inputs
@@ -100,7 +96,7 @@ class _Kernel:
         self.rounds = not self.ordered and any(how == "sum" and e.dtype.kind == "f"
                                                for how, e in zip(program.combine, program.elems, strict=True))
         self.odometer = self.frame.middle() if middle else None
-        self.unroll, self.group = _widths(program, len(accs))
+        self.unroll, self.group = side_by_side(program, len(accs))
         if self.join and not self.ordered:
             self.group = 8
         self.buffers: list[str] = []
@@ -108,9 +104,21 @@ class _Kernel:
             from .emit import base_memory
             width = tile_of(accs, self.lanes)
             self.buffers = [em.op(f"alloca [{width} x {base_memory(d)}], align 64", "a") for d in accs]
+        self.block: RowBlock | None = None
+        if turned is not None:
+            from .row_blocks import RowBlock
+            self.block = RowBlock(em, self.partials, self.lanes)
+            self.turned = Frame(em, types, pointers, turned[0], turned[1], len(program.posts), numbers, rank, block, turned=True)
+            self.turned.numbers = self.frame.numbers
 
     def write(self) -> None:
         em, frame = self.em, self.frame
+        if self.block is not None:
+            from .row_blocks import row_ends
+            ends = row_ends(em, frame.word("vector"), self.lanes)
+            with frame.units(by_lines=True) as unit, em.loop(unit.begin, unit.end, str(self.lanes)) as loop:
+                self._blocks(unit, self.block, ends, loop.i, em.smaller(em.sub(unit.end, loop.i), str(self.lanes)))
+            return
         split, split_size, passes = frame.word("split"), frame.word("split_size"), frame.word("passes")
         inner = frame.word("line" if self.across else "vector")
         with frame.units() as unit:
@@ -199,6 +207,21 @@ class _Kernel:
         total = partials.across(lanes, self.lanes)
         self._finish(unit, "0", total, 1, None)
 
+    # vectors along short rows, joined side by side -------------------------------------------------------------------
+    def _blocks(self, unit: Unit, block: RowBlock, ends: tuple[str, str], begin: str, count: str) -> None:
+        """`count` rows from the one with the number `begin`; ends: see `row_ends`."""
+        em, frame, partials, lanes = self.em, self.frame, self.partials, self.lanes
+        types, (last, mask) = partials.types(lanes), ends
+        with em.loop("0", count) as rows:
+            row = em.add(begin, rows.i)
+            at = [em.at(p, em.mul(row, s)) for p, s in zip(unit.at, frame.line_steps, strict=True)]
+            places = unit.places | {d: row for d, kind, _ in frame.places if kind == "line"}
+            with em.loop("0", last, str(lanes), list(zip(types, partials.start(lanes), strict=True))) as whole:
+                whole.next = partials.take(whole.vars, self._elements(at, whole.i, places, None), self._ramp("0", whole.i), lanes)
+            values = partials.masked(self._elements(at, last, places, mask), lanes, mask)
+            block.put(rows.i, partials.take(whole.vars, values, self._ramp("0", last), lanes))
+        self._finish(unit, begin, block.joined(), lanes, em.first_lanes(count, lanes), self.turned)
+
     def _ramp(self, place: str, i: str) -> str:
         return self.em.ramp(self.em.add(place, i), self.lanes) if self.ordered else "0"
 
@@ -216,10 +239,10 @@ class _Kernel:
         return lower(self.em, self.program.elems, self.lanes,
                      lambda e, args: frame.leaf(e, args, at, i, places, self.lanes, mask))
 
-    def _finish(self, unit: Unit, i: str, values: list[str], lanes: int, mask: str | None) -> None:
-        """Stores what became of place `i` of the vector axis: partial results, or the outputs."""
+    def _finish(self, unit: Unit, i: str, values: list[str], lanes: int, mask: str | None, frame: Frame | None = None) -> None:
+        """Stores what became of place `i` of the vector axis: partial results, or the outputs; frame: another that says which axis that is."""
         from .lower import lower
-        frame = self.frame
+        frame = frame or self.frame
         if self.cut:
             for k, v in enumerate(values):
                 frame.store(self.operands + k, v, unit.at, i, lanes, mask)

@@ -1,8 +1,9 @@
 """Row programs as vector code: softmax, norms, cross-entropy and their like.
 
-Two forms.  "along": vectors lie along the row; a unit is one row, which stays in the cache from stage to stage.
-"across": every lane has a row of its own, for rows shorter than a vector and for rows whose elements are far apart
-while their neighbours' are not (a softmax over channels); a unit is a tile of such rows.
+Three forms.  "along": vectors lie along the row; a unit is one row, which stays in the cache from stage to stage.  "blocks": the same for short
+rows: as many as a vector has lanes go from stage to stage, are joined side by side (`row_blocks.py`), and what a row has once is done in the
+lanes; a unit is a stretch of rows.  "across": every lane has a row of its own, for rows shorter than a vector and for rows whose elements are far
+apart while their neighbours' are not (a softmax over channels); a unit is a tile of such rows.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from ..loops.rows import TILE, ByVectors, kept_value, passes_of
 from ..loops.stages import lanes_of
 from . import vector_loops
 from .launches import Plan
-from .vector_loops import Frame, nodes_of
+from .vector_loops import Frame, Unit, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...dtypes import dtype
     from ..expr import Expr
     from ..programs import Rows
     from .accumulators import Partials
     from .emit import Emitter
-    from .vector_loops import Unit
+    from .vector_loops import Accumulators
 
 NAME = "flambeau_rows"
 
@@ -32,7 +34,9 @@ def plan(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...],
     """How `program` is launched over `domain`; the domain has elements."""
     loops = ByVectors(program, domain, strides)
     stage = loops.stage
-    key = ("across" if loops.across else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank, loops.streams)
+    turned = (stage.turned().classes(loops.sizes), stage.turned().places(loops.coords)) if loops.blocks else None
+    key = ("across" if loops.across else "blocks" if loops.blocks else "along", stage.classes(loops.sizes), stage.places(loops.coords), loops.rank,
+           loops.streams, turned)
     return Plan(key, (NAME,), [(NAME, stage.units, loops.chunk)], vector_loops.block(stage), parallel=loops.parallel)
 
 
@@ -51,7 +55,8 @@ def write(program: Rows, key: tuple[Any, ...]) -> str:
 def order(program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...]:
     """What the order of its sums follows from: programs that agree in it and in what they sum give the same bits."""
     passes = passes_of(program.stages, mixed=False)
-    return (ByVectors(program, domain, strides).across, lanes_of(program.roots()),
+    loops = ByVectors(program, domain, strides)
+    return (loops.across, loops.blocks, lanes_of(program.roots()),
             tuple([(len(p), _unroll(tuple([e for _, _, e in p]))) for p in passes if p[0][0] == "reduce"]))
 
 
@@ -62,7 +67,7 @@ def _unroll(roots: tuple[Expr, ...]) -> int:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Rows, key: tuple[Any, ...]) -> None:
-        form, classes, places, rank, streams = key
+        form, classes, places, rank, streams, turned = key
         types = program.out_types + program.inputs
         self.em, self.program, self.streams = em, program, streams
         self.across = form == "across"
@@ -70,6 +75,10 @@ class _Kernel:
         pointers = [em.pointer("%args", k) for k in range(len(types))]
         self.frame = Frame(em, types, pointers, classes, places, len(program.out_types), len(types), rank, "%block")
         self.frame.read_numbers(program.roots(), self.lanes)
+        self.turned: Frame | None = None
+        if turned is not None:
+            self.turned = Frame(em, types, pointers, turned[0], turned[1], len(program.out_types), len(types), rank, "%block", turned=True)
+            self.turned.numbers = self.frame.numbers
         passes = passes_of(program.stages, mixed=False)
         self.groups = [(p[0][0], [(what, e) for _, what, e in p]) for p in passes]
         self.keep: tuple[int, int, Expr] | None = None  # a group, and the value it leaves in an output
@@ -90,6 +99,9 @@ class _Kernel:
         em, frame, lanes = self.em, self.frame, self.lanes
         vector, line = frame.word("vector"), frame.word("line")
         block = TILE * lanes
+        if self.turned is not None:
+            self._blocks(self.turned, vector)
+            return
         with frame.units() as unit:
             if self.across:
                 main = em.add(unit.begin, em.op(f"and i64 {em.sub(unit.end, unit.begin)}, {-block}"))
@@ -128,7 +140,7 @@ class _Kernel:
             return self.frame.leaf(e, args, at, i, places, lanes, mask, accs)
         return lower(self.em, roots, lanes, leaf, known)
 
-    def _still(self, unit: Unit, roots: tuple[Expr, ...], singles: Sequence[str]) -> dict[Expr, str]:
+    def _still(self, unit: Unit, roots: tuple[Expr, ...], singles: Accumulators) -> dict[Expr, str]:
         """What does not change along the row, in every lane."""
         frame, lanes = self.frame, self.lanes
         wide = _Broadcasts(self.em, self.program, singles, lanes)
@@ -212,6 +224,63 @@ class _Kernel:
             for (k, _), v in zip(members, values, strict=True):
                 self.frame.store(k, v, unit.at, loop.i, lanes, mask)
 
+    # vectors along short rows, joined side by side -------------------------------------------------------------------
+    def _blocks(self, turned: Frame, size: str) -> None:
+        from .accumulators import Partials
+        from .emit import base_memory
+        from .lower import lower
+        from .row_blocks import RowBlock, row_ends
+        em, frame, lanes = self.em, self.frame, self.lanes
+        ends = row_ends(em, size, lanes)
+        reductions = [Partials(em, [e for _, e in members], [how for how, _ in members]) if kind == "reduce" else None for kind, members in self.groups]
+        blocks = [None if p is None else RowBlock(em, p, lanes) for p in reductions]
+        types = [d for p in reductions if p is not None for d in p.dtypes]
+        rooms = [em.op(f"alloca [{lanes} x {base_memory(d)}], align 64", "a") for d in types]  # of the finished accumulators
+        with frame.units(by_lines=True) as unit, em.loop(unit.begin, unit.end, str(lanes)) as loop:
+            count, finished = em.smaller(em.sub(unit.end, loop.i), str(lanes)), list[str]()
+            mask = em.first_lanes(count, lanes)
+
+            def leaf(e: Expr, args: list[str]) -> str:
+                return turned.leaf(e, args, unit.at, loop.i, unit.places, lanes, mask, finished)
+            for group, (kind, members) in enumerate(self.groups):
+                if kind == "row":
+                    for (k, _), v in zip(members, lower(em, tuple(e for _, e in members), lanes, leaf), strict=True):
+                        turned.store(k, v, unit.at, loop.i, lanes, mask)
+                    continue
+                block = blocks[group]
+                with em.loop("0", count) as rows:
+                    row = em.add(loop.i, rows.i)
+                    at = [em.at(p, em.mul(row, s)) for p, s in zip(unit.at, frame.line_steps, strict=True)]
+                    places = unit.places | {d: row for d, what, _ in frame.places if what == "line"}
+                    singles = _Kept(em, types[:len(finished)], rooms, rows.i)
+                    found = self._short_row(Unit(at, places, unit.begin, unit.end, unit.number, unit.outermost), group, reductions[group], ends, singles)
+                    if block is not None:
+                        block.put(rows.i, found)
+                for v in block.joined() if block is not None else ():
+                    em.store(types[len(finished)], lanes, v, rooms[len(finished)])
+                    finished.append(v)
+
+    def _short_row(self, unit: Unit, group: int, partials: Partials | None, ends: tuple[str, str], singles: Accumulators) -> list[str]:
+        """One row of a block through a group of stages: what it accumulates, or nothing where the group is a map; ends: see `row_ends`."""
+        em, frame, lanes, (last, mask) = self.em, self.frame, self.lanes, ends
+        members, keep = self.groups[group][1], self._kept(group)
+        roots = tuple(e for _, e in members)
+        wanted, still = roots if keep is None else (*roots, keep[1]), self._still(unit, roots, singles)
+
+        def part(i: str, among: str | None, before: list[str]) -> list[str]:
+            values = self._values(unit.at, unit.places, wanted, i, lanes, among, (), dict(still))
+            if partials is None:
+                for (k, _), v in zip(members, values, strict=True):
+                    frame.store(k, v, unit.at, i, lanes, among)
+                return []
+            if keep is not None:
+                frame.store(keep[0], values[-1], unit.at, i, lanes, among)
+            return partials.take(before, partials.masked(values[:len(roots)], lanes, among), "0", lanes)
+        start = list(zip(partials.types(lanes), partials.start(lanes), strict=True)) if partials is not None else []
+        with em.loop("0", last, str(lanes), start) as whole:
+            whole.next = part(whole.i, None, whole.vars)
+        return part(last, mask, whole.vars)
+
     # a row in every lane -------------------------------------------------------------------------------------------
     def _across(self, unit: Unit, spots: list[str], mask: str | None, size: str) -> None:
         """The rows at the vectors that begin at `spots` of the vector axis."""
@@ -259,10 +328,21 @@ class _Kernel:
                                 lambda e, args: frame.leaf(e, args, unit.at, i, unit.places, lanes, mask, accs))
 
 
+class _Kept:
+    """The finished accumulators of a row of a block."""
+
+    def __init__(self, em: Emitter, types: Sequence[dtype], rooms: Sequence[str], row: str) -> None:
+        self.em, self.types, self.rooms, self.row = em, types, rooms, row
+
+    def __getitem__(self, k: int) -> str:
+        d = self.types[k]
+        return self.em.load(d, 1, self.em.at(self.rooms[k], self.em.mul(self.row, str(d.itemsize))))
+
+
 class _Broadcasts:
     """Finished accumulators in every lane, made when first asked for."""
 
-    def __init__(self, em: Emitter, program: Rows, singles: Sequence[str], lanes: int) -> None:
+    def __init__(self, em: Emitter, program: Rows, singles: Accumulators, lanes: int) -> None:
         self.em, self.singles, self.lanes = em, singles, lanes
         self.types = [e.dtype for kind, _, e in program.stages if kind == "reduce"]
 

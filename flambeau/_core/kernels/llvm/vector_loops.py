@@ -122,17 +122,18 @@ class Frame:
     """A kernel being written: its operands, its units, and the values of leaves.
 
     types: the operands' types; classes, places: see `loops.stages.Stage`; first_number: the slot of the first Python number;
-    outs: how many operands come before the inputs; rank: the domain's.
+    outs: how many operands come before the inputs; rank: the domain's; turned: the frame of `Stage.turned`, over the stage's own block.
     """
 
     def __init__(self, em: Emitter, types: Sequence[dtype], pointers: list[str], classes: tuple[str, ...],
-                 places: tuple[tuple[int, str, int], ...], outs: int, first_number: int, rank: int, block: str) -> None:
+                 places: tuple[tuple[int, str, int], ...], outs: int, first_number: int, rank: int, block: str, turned: bool = False) -> None:
         self.em, self.types, self.pointers, self.classes = em, types, pointers, classes
         self.places, self.outs, self.first_number, self.rank = places, outs, first_number, rank
         self.block, n = block, len(types)
-        self.vector_steps = [{"0": "0", "1": str(d.itemsize)}.get(c[0]) or em.word(block, HEADER + k)
+        vectors, lines = (HEADER + n, HEADER) if turned else (HEADER, HEADER + n)
+        self.vector_steps = [{"0": "0", "1": str(d.itemsize)}.get(c[0]) or em.word(block, vectors + k)
                              for k, (c, d) in enumerate(zip(classes, types, strict=True))]
-        self.line_steps = ["0" if c[1] == "." else em.word(block, HEADER + n + k) for k, c in enumerate(classes)]
+        self.line_steps = ["0" if c[1] == "." else em.word(block, lines + k) for k, c in enumerate(classes)]
         self.tables = em.at(block, str(8 * (HEADER + 2 * n)))
         self.numbers: dict[tuple[int, int], str] = {}
 
@@ -154,13 +155,13 @@ class Frame:
         return Odometer(em, em.at(self.tables, skip), self.word("middle"), n)
 
     @contextmanager
-    def units(self) -> Iterator[Unit]:
-        """The loop over the units %begin .. %end; call it before any other loop.
+    def units(self, by_lines: bool = False) -> Iterator[Unit]:
+        """The loop over the units %begin .. %end; call it before any other loop.  by_lines: tiles are of the line axis.
 
         Places along the innermost of the outer axes stay in registers, so that short rows cost little; the odometer counts the others.
         """
         em, n = self.em, len(self.types)
-        tiles, width, size = self.word("tiles"), self.word("width"), self.word("vector")
+        tiles, width, size = self.word("tiles"), self.word("width"), self.word("line" if by_lines else "vector")
         outer = self.word("outer")
         odometer = Odometer(em, self.tables, outer, n)
         step = em.op(f"sdiv i64 %begin, {tiles}")
@@ -231,8 +232,8 @@ class Frame:
         here = em.at(at[k], em.mul(i, self.vector_steps[k]))
         if kind == "1":
             return em.load(d, lanes, here, mask)
-        if kind != "s" and lanes > 1 and mask is None:
-            return em.load_stepping(d, lanes, here, kind)
+        if kind != "s" and lanes > 1 and (mask is None or em.steps_masked(d, kind, mask)):
+            return em.load_stepping(d, lanes, here, kind, mask)
         return em.load_each(d, lanes, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
 
     def store(self, k: int, value: str, at: list[str], i: str, lanes: int, mask: str | None,

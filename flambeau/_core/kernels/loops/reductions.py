@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..expr import walk
 from ..programs import price, size_of
 from .accumulators import arrays, flat_types, has_position, held_in
 from .operands import Operands
-from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .stages import PARALLEL_NS, Stage, by_blocks, chunk_of, even_width, lanes_of
 from .thread_groups import Group
 from .walk import Axis, walk_axes
 
@@ -134,6 +135,7 @@ class ByVectors(ReduceLoops):
     """across: vectors lie along a kept axis, a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines
     stream past; else along the innermost reduced axis, a unit is one output.
 
+    blocks: of rows shorter than that, as many as a vector has lanes are joined side by side, and a unit is a stretch of them.
     first: the stage over all elements; join: the one that joins the pieces of an output, None where there is but one.  A piece is `piece`
     steps of the outermost reduced axis, which has `outermost` of them; passes: how often the innermost reduced axis is walked for one of them.  The
     partial results are further operands, of types `accs`, in arrays of the workspace that begin at `rooms`.
@@ -153,6 +155,10 @@ class ByVectors(ReduceLoops):
         if all(a.source is None for a in self.reduced):
             self.piece = self._piece(self.first.units, ns)
         self.pieces = -(-self.outermost // self.piece)
+        self.blocks = False
+        if not self.across and self.pieces == 1 and len(self.reduced) == 1:
+            stage = by_blocks(len(self.sizes), self.reduced[0], self.kept, self.lanes, side_by_side(program, len(self.accs))[0] * self.lanes - 1)
+            self.blocks, self.first = stage is not None, stage or self.first
         self.join: Stage | None = None
         self.rooms: list[int] = []
         if self.pieces > 1:
@@ -199,6 +205,13 @@ def reduce_lanes(program: Reduce) -> int:
     """The lanes of its vectors."""
     lanes = lanes_of(program.elems)
     return min(lanes, 16) if any(map(has_position, program.combine)) else lanes
+
+
+def side_by_side(program: Reduce, accs: int) -> tuple[int, int]:
+    """How many vectors are summed side by side along the row, and how many lines across it."""
+    ordered, nodes = any(map(has_position, program.combine)), sum(1 for e in walk(program.elems) if e.args)
+    group = 2 if ordered else 8 if nodes <= 8 and accs == 1 else 4
+    return 2 if ordered or nodes * accs > 16 or accs > 2 else 8 if nodes * accs <= 1 else 4, group
 
 
 def tile_of(accs: Sequence[dtype], lanes: int) -> int:

@@ -10,7 +10,7 @@ from ..expr import make, rebuild, walk
 from ..programs import price, size_of
 from .accumulators import EXPSUM, arrays, flat_types, held_in
 from .operands import Operands
-from .stages import PARALLEL_NS, Stage, chunk_of, even_width, lanes_of
+from .stages import PARALLEL_NS, Stage, by_blocks, chunk_of, even_width, lanes_of
 from .thread_groups import Group
 from .walk import FUNCTIONS
 
@@ -204,11 +204,14 @@ class ByThreads(RowLoops):
 # ------------------------------------------------------------------------------------------------------------ by vectors
 STREAM_BYTES = 32 << 20  # outputs from this size on go past the caches
 TILE = 4  # vectors side by side where every lane has a row
+SHORTEST = 8  # rows up to here have a lane each though they are read element by element: it costs less than joining the lanes of vectors
+BLOCK_VECTORS = 16  # of the longest rows that are joined side by side
 
 
 class ByVectors(RowLoops):
     """across: every lane has a row of its own, a unit is a tile of such rows; else vectors lie along the row, a unit is a row, which stays
-    in the cache from pass to pass.  stage: its axes; streams: the outputs that go past the caches; chunk: units that a thread is handed;
+    in the cache from pass to pass; blocks: rows are short, and as many as a vector has lanes are joined side by side, a unit is a stretch of
+    rows.  stage: its axes; streams: the outputs that go past the caches; chunk: units that a thread is handed;
     parallel: whether to use threads."""
 
     def __init__(self, program: Rows, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> None:
@@ -216,9 +219,13 @@ class ByVectors(RowLoops):
         nbytes, _ = price(program, domain, tuple(self.steps))
         ns, lanes = self.facts.cost(nbytes, size_of(domain)), lanes_of(program.roots())
         operands, outer, inner = len(self.types), self.outer, self.inner
-        self.across = self.rows_across(self.outer, self.inner, lanes, _short(program, lanes))
+        self.across = self.rows_across(self.outer, self.inner, lanes, min(SHORTEST, lanes * 3 // 4))
         self.streams: tuple[int, ...] = ()
-        if self.across:
+        found = None if self.across else by_blocks(operands, inner, outer, lanes, BLOCK_VECTORS * lanes)
+        self.blocks = found is not None
+        if found is not None:
+            self.stage = found
+        elif self.across:
             self.stage = Stage(operands, outer[-1], inner, outer[:-1], width=even_width(outer[-1].size, TILE * lanes, lanes))
         else:
             self.stage = Stage(operands, inner, None, outer)
@@ -227,18 +234,6 @@ class ByVectors(RowLoops):
                 if inner.strides[k] == size and size_of(domain) * size >= STREAM_BYTES and inner.size % lanes == 0
                 and all(a.strides[k] % 64 == 0 for a in outer))
         self.chunk, self.parallel = chunk_of(self.stage.units, ns), ns > PARALLEL_NS
-
-
-def _short(program: Rows, lanes: int) -> int:
-    """Rows of how many elements have a lane each.  A whole vector costs a row's own functions (the logarithm of its sum) as much as a lane, and
-    the elements that it then reads and writes one by one, eight of them outweigh joining its lanes."""
-    moving: set[Expr] = set()
-    for e in walk(program.roots()):
-        if e.op in ("input", "gather", "coord") or any(a in moving for a in e.args):
-            moving.add(e)
-    if not any(e.op in FUNCTIONS and e not in moving for e in walk(program.roots())):
-        return min(lanes, 8)
-    return min(lanes, 12) if any(kind == "map" for kind, _, _ in program.stages) else lanes
 
 
 def kept_value(passes: Sequence[Sequence[Part]], outs: int, contiguous: Sequence[bool]) -> tuple[int, int, Expr, Expr] | None:

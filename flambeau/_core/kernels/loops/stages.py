@@ -2,7 +2,8 @@
 
 A stage has a *vector axis*, along which its vectors lie, and may have a *line axis*, which it steps along within a unit.  The remaining
 axes of the walk are the *outer* ones, counted like an odometer from unit to unit, and (for reductions) the *middle* ones, counted within a
-unit.  With the vector axis among the outer ones a unit is a tile of it.
+unit.  With the vector axis among the outer ones a unit is a tile of it; where short rows are joined side by side, a unit is a stretch of
+lines.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ CHUNK_NS = 8_000.0
 
 
 class Stage:
-    """vector, line: their axes, of size 1 where there is none; outer, middle: outermost first; width: elements of a tile."""
+    """vector, line: their axes, of size 1 where there is none; outer, middle: outermost first; width: elements of a tile; by_lines: tiles are
+    stretches of the line axis, not of the vector axis."""
 
-    __slots__ = ("vector", "line", "outer", "middle", "width")
+    __slots__ = ("vector", "line", "outer", "middle", "width", "by_lines")
 
     def __init__(self, operands: int, vector: Axis | None, line: Axis | None, outer: list[Axis],
-                 middle: Sequence[Axis] = (), width: int = 0) -> None:
+                 middle: Sequence[Axis] = (), width: int = 0, by_lines: bool = False) -> None:
         none = (0,) * operands
         self.vector, self.line = vector or Axis(1, none, None), line or Axis(1, none, None)
-        self.outer, self.middle, self.width = outer, list(middle), width or self.vector.size
+        self.outer, self.middle, self.width, self.by_lines = outer, list(middle), width or self.vector.size, by_lines
 
     @property
     def tiles(self) -> int:
-        return -(-self.vector.size // self.width)
+        return -(-(self.line if self.by_lines else self.vector).size // self.width)
 
     @property
     def units(self) -> int:
@@ -44,6 +46,10 @@ class Stage:
         for a in self.outer:
             n *= a.size
         return n
+
+    def turned(self) -> Stage:
+        """With vectors along the lines."""
+        return Stage(0, self.line, self.vector, self.outer, self.middle, self.width)
 
     def classes(self, itemsizes: Sequence[int]) -> tuple[str, ...]:
         """For each operand how it steps along the vector axis (see `step_class`) and whether along the line ("." or "l")."""
@@ -60,6 +66,17 @@ class Stage:
                 where = next(((kind, k) for k, a in enumerate(axes) if a.source == d), where)
             found.append((d, *where))
         return tuple(found)
+
+
+BLOCK_LANES = 16  # of vectors at most, where so many rows are joined side by side
+BLOCK_ROWS = 256  # of a unit of them
+
+
+def by_blocks(operands: int, inner: Axis, outer: Sequence[Axis], lanes: int, longest: int) -> Stage | None:
+    """The stage that joins as many rows along `inner` side by side as a vector has lanes; None where rows are longer than `longest`, or few."""
+    if not outer or lanes > BLOCK_LANES or outer[-1].size < lanes or inner.size > longest:
+        return None
+    return Stage(operands, inner, outer[-1], list(outer[:-1]), width=even_width(outer[-1].size, BLOCK_ROWS, lanes), by_lines=True)
 
 
 def even_width(size: int, most: int, lanes: int) -> int:

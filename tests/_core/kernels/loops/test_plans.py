@@ -157,3 +157,15 @@ def test_nothing_changes_what_it_is_joined_to() -> None:
             (first,), (later,) = accumulators.leaves([d])
             assert value(accumulators.joined(how, [first], [later]), [accumulators.start_of(how, d), 6]) == [6]
     assert accumulators.starts("cargmin", float32) == [np.inf, np.inf, accumulators.NOWHERE]
+
+
+def test_short_rows_are_joined_side_by_side() -> None:
+    def strides(rows: int, length: int) -> tuple[tuple[int, ...], ...]:
+        return ((length, 1),) * 2
+    for shape, blocks in (((1000, 20), True), (((1000, 200)), True), ((1000, 300), False), ((9, 20), False), ((1000, 5), False)):
+        assert rows.ByVectors(softmax(), shape, strides(*shape)).blocks == blocks
+    plan = rows.ByVectors(softmax(), (1000, 20), strides(1000, 20))
+    assert plan.stage.by_lines and (plan.stage.vector.size, plan.stage.line.size) == (20, 1000)
+    assert (plan.stage.width, plan.stage.units) == (256, 4) and plan.stage.turned().vector.size == 1000
+    for length, blocks in ((12, True), (127, True), (128, False), (8, False)):
+        assert reductions.ByVectors(SUM, (1000, length), ((1,), (length, 1))).blocks == blocks
