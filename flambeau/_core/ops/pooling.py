@@ -27,6 +27,7 @@ from .checks import of_kinds
 from .convolution import Geometry, Sizes, _copy, _raw, _windows
 from .copies import as_images, contiguous, laid_as
 from .indexing.along_axis import _written
+from .resampling import kept_taps, resized
 from .table import op
 from .windows import added_up
 
@@ -511,6 +512,13 @@ def _bounds(x: Tensor, i: int, o: int) -> tuple[Tensor, Tensor]:
     return at // o, -((-i - at) // o)
 
 
+def _shared(i: int, o: int) -> list[tuple[Any, Any]]:
+    """What the means over the windows of an axis are made of, as `resampling.Taps` in NumPy."""
+    low, high = (np.arange(o) * i) // max(o, 1), -(-(np.arange(1, o + 1) * i) // max(o, 1))
+    size = high - low
+    return [(np.where(k < size, low + k, -1), np.where(k < size, 1.0 / np.maximum(size, 1), 0.0)) for k in range(size.max(initial=1))]
+
+
 def _adaptive_mean(name: str, n: int, x: Tensor, size: Any) -> Tensor:
     return _adaptive_mean_of(x, name, n, size)
 
@@ -527,14 +535,13 @@ def _adaptive_mean_of(x: Tensor, name: str, n: int, size: Any) -> Tensor:
         kernel = tuple(i // o for i, o in zip(image, out, strict=True))
         made = _mean(name, n, x, kernel, None, 0, False, True, None)
     else:
-        from .ranges import arange
-        x = made = as_images(x)
-        for axis, (i, o) in enumerate(zip(image, out, strict=True)):
-            low, high = _bounds(x, i, o)
-            at = arange(i, device=x.meta.device).unsqueeze(-1)
-            matrix = ((at >= low) & (at < high)).to(x.meta.dtype) / (high - low)
-            made = (made.movedim(2 + axis, -1) @ matrix).movedim(-1, 2 + axis)
-        made = laid_as(contiguous(made), x)
+        empty((*x.meta.shape[:2], *out), x.meta.dtype, x.meta.device)  # whether there is room at all is known before any work
+        x = as_images(x)
+        last = layout.wants_channels_last(x.meta.shape, x.meta.strides)
+        made = x.movedim(1, -1) if last else x
+        for axis, (i, o) in enumerate(zip(image, out, strict=True), 1 if last else 2):
+            made = resized(made, axis, *kept_taps(("mean", o), lambda i=i, o=o: _shared(i, o), made, i))  # type: ignore[misc]
+        made = made.movedim(-1, 1) if last else made
     return made.squeeze(0) if single else made
 
 

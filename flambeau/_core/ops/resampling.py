@@ -4,46 +4,121 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from .. import layout
 from ..autograd import tape
-from ..dtypes import bool_, int64
+from ..autograd.mode import no_grad
+from ..dtypes import bool_, dtype, float64, int64
 from ..kernels import expr as E
 from ..kernels.expr import Expr
 from ..kernels.programs import Map
+from ..runtime import caches, capture
+from ..runtime.asking import unasked
 from ..tensor import Tensor, empty
 from . import launch
 from .copies import contiguous
 from .elementwise import Pointwise
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
 _programs: dict[Any, Map] = {}
 
 
-def resized(x: Tensor, dim: int, places: tuple[Tensor, ...], weights: tuple[Tensor, ...]) -> Tensor:
-    """The sum over k of x's places `places[k]` (int64 vectors, in range) along an axis times `weights[k]` (vectors of x's type).  Recorded."""
+MOST_TAPS = 8  # that one launch sums
+
+
+class Taps(NamedTuple):
+    """What a place along an axis is made of: `weights[k]` times what lies at `places[k]`, summed over k; vectors, of int64 and of the elements'
+    type.  some: places below 0 stand for nothing."""
+
+    places: tuple[Tensor, ...]
+    weights: tuple[Tensor, ...]
+    some: bool = False
+
+
+def turned_taps(pairs: Sequence[tuple[Any, Any]], size: int) -> list[tuple[Any, Any]]:
+    """NumPy arrays of places and weights, for each of which the transposed ones come: for each of the `size` places that are read what reads it,
+    and with which weight.  Places of -1 fill up."""
+    place, weight = (np.stack([p[k] for p in pairs], 1).reshape(-1) for k in (0, 1))
+    reader = np.repeat(np.arange(len(pairs[0][0])), len(pairs))
+    place, weight, reader = (a[place >= 0] for a in (place, weight, reader))
+    order = np.argsort(place, kind="stable")
+    place, weight, reader = place[order], weight[order], reader[order]
+    counts = np.bincount(place, minlength=size)
+    number = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+    made = [(np.full(size, -1, np.int64), np.zeros(size)) for _ in range(counts.max(initial=1))]
+    for k, (at, value) in enumerate(made):
+        mine = number == k
+        at[place[mine]], value[place[mine]] = reader[mine], weight[mine]
+    return made
+
+
+_kept: dict[Any, tuple[Taps, Taps]] = caches.cache(globals(), "_kept")
+
+
+def kept_taps(key: Any, pairs: Callable[[], Sequence[tuple[Any, Any]]], like: Tensor, size: int) -> tuple[Taps, Taps]:
+    """What `pairs` gives, and its `turned_taps`, as tensors of the type and on the device of `like`; asked for once a key.  Weights are worked out in
+    single precision but for doubles; of None there are none."""
+    m = like.meta
+    key = key, size, m.device, m.dtype
+    found = _kept.get(key)
+    if found is None:
+        from .creation import from_numpy
+        since, there = caches.epoch, pairs()
+
+        def taps(some: Sequence[tuple[Any, Any]]) -> Taps:
+            wide = m.dtype is float64
+            return Taps(tuple([unasked(from_numpy(place).to)(m.device) for place, _ in some]),
+                        tuple([unasked(from_numpy(w if wide else w.astype(np.float32)).to)(m.device, m.dtype) for _, w in some if w is not None]),
+                        any((place < 0).any() for place, _ in some))
+        with no_grad():
+            found = taps(there), taps([] if there[0][1] is None else turned_taps(there, size))
+        caches.keep_since(since, _kept, key, found)
+    elif capture.active:
+        for t in (t for taps in found for t in (*taps.places, *taps.weights)):
+            capture.was_wrapped(t.ptr, t.meta.nbytes, t.store)  # constants, which a replay may hold on to
+    return found
+
+
+def resized(x: Tensor, dim: int, taps: Taps, turned: Taps) -> Tensor:
+    """Along an axis of x, of its type, what `taps` say, each with places in range; turned: `turned_taps` of them, which give the gradient.  Recorded."""
     source = contiguous(x.detach())
-    shape, d, count = tuple(x.meta.shape), x.meta.dtype, len(places)
+    out = _summed(source, dim, taps.places[:MOST_TAPS], taps.weights[:MOST_TAPS], taps.some)
+    for k in range(MOST_TAPS, len(taps.places), MOST_TAPS):
+        out.add_(_summed(source, dim, taps.places[k:k + MOST_TAPS], taps.weights[k:k + MOST_TAPS], taps.some))
+    return tape.record(out, _back, (x,), (dim, taps, turned), "UpsampleBackward0")
+
+
+def _summed(source: Tensor, dim: int, places: tuple[Tensor, ...], weights: tuple[Tensor, ...], some: bool) -> Tensor:
+    shape, d, count = tuple(source.meta.shape), source.meta.dtype, len(places)
     n = places[0].meta.shape[0]
-    out = empty((*shape[:dim], n, *shape[dim + 1:]), d, x.meta.device)
+    out = empty((*shape[:dim], n, *shape[dim + 1:]), d, source.meta.device)
     inner = layout.numel(shape[dim + 1:])
     if out.meta.numel:
-        key = d, count, inner == 1
-        program = _programs.get(key)
-        if program is None:
-            start, total = E.coord(0) * E.scalar(0, int64), None
-            for k in range(count):
-                # behind the axis rows lie dense
-                at = start + E.input(1 + k, int64) if inner == 1 else start + E.input(1 + k, int64) * E.scalar(1, int64) + E.coord(2)
-                term = E.gather(0, at, d) * E.input(1 + count + k, d)
-                total = term if total is None else total + term
-            assert total is not None
-            program = _programs[key] = Map((total,), (d, *[int64] * count, *[d] * count), (int64, int64))
         domain = (layout.numel(shape[:dim]), n, *([inner] if inner > 1 else []))
         along = (0, 1, 0)[:len(domain)]
-        launch.run(program, domain, [out], [source, *places, *weights],
+        launch.run(_summing(d, count, inner == 1, some), domain, [out], [source, *places, *weights],
                    [layout.contiguous_strides(domain), (0,) * len(domain), *[along] * (2 * count)], (shape[dim] * inner, inner), name="resize")
-    return tape.record(out, _back, (x,), (shape, dim, places, weights), "UpsampleBackward0")
+    return out
+
+
+@functools.cache
+def _summing(d: dtype, count: int, last: bool, some: bool) -> Map:
+    start, total = E.coord(0) * E.scalar(0, int64), None
+    for k in range(count):
+        place = E.input(1 + k, int64)
+        inside = place >= E.const(0, int64)
+        p = E.where(inside, place, E.const(0, int64)) if some else place
+        at = start + p if last else start + p * E.scalar(1, int64) + E.coord(2)  # behind the axis rows lie dense
+        value = E.gather(0, at, d)
+        term = (E.where(inside, value, E.const(0, d)) if some else value) * E.input(1 + count + k, d)
+        total = term if total is None else total + term
+    assert total is not None
+    return Map((total,), (d, *[int64] * count, *[d] * count), (int64, int64))
 
 
 # ------------------------------------------------------------------------------------------------- places that a grid names
@@ -167,10 +242,5 @@ def _sampled_back(node: Any, g: Tensor) -> Any:
 
 @tape.keeps_nothing
 def _back(node: Any, g: Tensor) -> Any:
-    shape, dim, places, weights = node[tape.SAVED]
-    made = g.new_zeros(shape)
-    ones = [1] * len(shape)
-    ones[dim] = -1
-    for at, weight in zip(places, weights, strict=True):
-        made = made.index_add(dim, at, g * weight.reshape(ones))
-    return (made,)
+    dim, taps, turned = node[tape.SAVED]
+    return (resized(g, dim, turned, taps),)

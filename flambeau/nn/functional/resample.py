@@ -18,10 +18,8 @@ from ..._core.ops.casts import in_float32
 from ..._core.ops.checks import of_kinds, one_type
 from ..._core.ops.copies import laid_as
 from ..._core.ops.memory_format import contiguous_format
-from ..._core.ops.resampling import grid_places, resized, sampled
-from ..._core.runtime import caches, capture
+from ..._core.ops.resampling import grid_places, kept_taps, resized, sampled
 from ..._core.runtime.asking import unasked
-from ...autograd import no_grad
 from .lazy_functional import F
 
 Array = np.ndarray[Any, Any]
@@ -69,36 +67,17 @@ def _weights(values: Array, like: Any) -> Any:
     return unasked(ops.from_numpy(values if like.dtype is dtypes.float64 else values.astype(np.float32)).to)(like.device, like.dtype)
 
 
-_kept: dict[Any, Any] = caches.cache(globals(), "_kept")
-
-
-def _kept_taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool, device: Any, dtype: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Places and weights of a resize on a device, the weights in single precision but for an image in double; none where all are one."""
-    key = mode, n_in, n_out, scale, align, device, dtype
-    found = _kept.get(key)
-    if found is None:
-        since, pairs = caches.epoch, _taps(mode, n_in, n_out, scale, align)
-        wide = dtype is dtypes.float64
-        with no_grad():
-            found = (tuple([unasked(ops.from_numpy(where).to)(device) for where, _ in pairs]),
-                     tuple([unasked(ops.from_numpy(w if wide else w.astype(np.float32)).to)(device, dtype) for _, w in pairs if w is not None]))
-        caches.keep_since(since, _kept, key, found)
-    elif capture.active:
-        for t in (*found[0], *found[1]):
-            capture.was_wrapped(t.ptr, t.meta.nbytes, t.store)  # constants, which a replay may hold on to
-    return found
-
-
 def _resized(x: Any, dim: int, n_out: int, mode: str, scale: float | None, align: bool) -> Any:
-    places, weights = _kept_taps(mode, x.shape[dim], n_out, scale, align, x.device, x.dtype)
-    if not weights:
-        return x.index_select(dim, places[0])
+    n_in = x.shape[dim]
+    taps, turned = kept_taps((mode, n_out, scale, align), lambda: _taps(mode, n_in, n_out, scale, align), x, n_in)
+    if not taps.weights:
+        return x.index_select(dim, taps.places[0])
     if x.meta.plain:
-        return resized(x, dim, places, weights)
+        return resized(x, dim, taps, turned)
     # tensors that answer for operations themselves
     shape = [1] * x.dim()
     shape[dim] = n_out
-    parts = [x.index_select(dim, at) * weight.reshape(shape) for at, weight in zip(places, weights)]
+    parts = [x.index_select(dim, at) * weight.reshape(shape) for at, weight in zip(taps.places, taps.weights)]
     return sum(parts[1:], parts[0])
 
 

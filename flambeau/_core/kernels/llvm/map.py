@@ -286,9 +286,10 @@ class _Kernel:
                 self.element(at, steps, loop.i, places, 1, dict(single), None, False)
 
     def _costs_masked(self) -> bool:
-        """Whether lanes that are switched off would take single elements where whole vectors are put together from neighbours: rows may be short."""
+        """Whether lanes that are switched off would take single elements where whole vectors are put together from neighbours, or are read from
+        anywhere, which a mask makes several times as long: rows may be short."""
         return self.form != "flat" and self.nodes <= MOST_NODES and (
-            bool(self._joined()) or any(c not in "01s" for c in self.classes[self.outs:]))
+            bool(self._joined()) or any(e.op == "gather" and e.value >= 0 for e in self.changing) or any(c not in "01s" for c in self.classes[self.outs:]))
 
     def _narrower(self) -> list[int]:
         """Of vectors that do what is left of a row behind whole blocks, where masks do not: rows may be short."""

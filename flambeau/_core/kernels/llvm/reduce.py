@@ -1,8 +1,8 @@
 """Reductions as vector code.
 
 Three forms.  "along": vectors lie along the innermost reduced axis; a unit is one output element.  "blocks": the same for short rows, whose
-vectors are joined side by side (`row_blocks.py`); a unit is a stretch of rows.  "across": vectors lie along a kept axis; a unit is a tile of it, whose accumulators stay in the first cache while the reduced lines stream
-past.
+vectors are joined side by side (`row_blocks.py`); a unit is a stretch of rows.  "across": vectors lie along a kept axis; a unit is a tile of it,
+whose accumulators stay in the first cache while the reduced lines stream past.
 
 Long reductions, and those with too few units to share out, are cut into chunks whose partial results go to the
 workspace; a second stage joins them.  Where the cuts are depends on the domain alone, so results do too.
