@@ -563,15 +563,15 @@ def test_the_greatest_of_images_with_innermost_channels_and_their_places(dtype: 
 def test_means_of_unequal_windows_are_those_of_their_own_elements_alone(last: bool) -> None:
     a = np.random.default_rng(31).standard_normal((2, 3, 10, 23)).astype(np.float32)
     a[1, 2, 4, 11] = np.inf
-    x = torch.tensor(a).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format).requires_grad_()
-    made = torch.nn.functional.adaptive_avg_pool2d(x, (4, 5))
+    x = fb.tensor(a).contiguous(memory_format=fb.channels_last if last else fb.contiguous_format).requires_grad_()
+    made = fb.nn.functional.adaptive_avg_pool2d(x, (4, 5))
     want, share = np.zeros((2, 3, 4, 5)), np.zeros((10, 23))
     for i, j in itertools.product(range(4), range(5)):
         rows, columns = slice(i * 10 // 4, -(-(i + 1) * 10 // 4)), slice(j * 23 // 5, -(-(j + 1) * 23 // 5))
         want[:, :, i, j] = a[:, :, rows, columns].mean((2, 3))
         share[rows, columns] += 1 / a[0, 0, rows, columns].size
     np.testing.assert_allclose(made.detach().numpy(), want, rtol=1e-5, atol=1e-6)
-    assert made.is_contiguous(memory_format=torch.channels_last) == last
+    assert made.is_contiguous(memory_format=fb.channels_last) == last
     made.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(share, a.shape), rtol=1e-5)
-    assert x.grad.is_contiguous(memory_format=torch.channels_last) == last
+    assert x.grad.is_contiguous(memory_format=fb.channels_last) == last
