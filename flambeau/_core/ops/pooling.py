@@ -299,14 +299,14 @@ def _max(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, d
 
 
 def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> Tensor:
-    """`_max` without the places, which nobody asks for where nothing is recorded: small windows inside the image by vectors."""
+    """`_max` without the places, which nobody asks for where nothing is recorded: small windows by vectors."""
     if n == 1 and x.meta.device.type == "cpu" and x.meta.dtype.kind in "ui":
         _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         of_kinds("max_pool1d_impl", x, "f")  # PyTorch takes integers where places are asked for, and on a GPU
     if (x.meta.contiguous or layout.wants_channels_last(x.meta.shape, x.meta.strides)) and x.meta.numel and x.meta.dtype.kind in "fiu":
         p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
-        if p.inside and p.few:
-            out = _over_windows("max", contiguous(x).unsqueeze(0) if single else x, p)
+        if p.few:
+            out = _over_windows("max", _bordered(contiguous(x).unsqueeze(0) if single else x, p, _lowest(x.meta.dtype)), p)
             return out.squeeze(0) if single else out
     return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 
