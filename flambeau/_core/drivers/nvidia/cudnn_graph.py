@@ -56,7 +56,7 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "int32": 4, "bfloat16": 9, "b
 _MODES = {"add": 0, "mul": 1, "div": 6, "sub": 9, "exp": 13, "log": 15, "identity": 21, "ge": 303, "index": 501, "select": 601}
 _REDUCTIONS = {"add": 0, "max": 3}
 _BEST, _ANY = 3, 2  # heuristics: what is thought fastest, and what works for most
-_MOST_ENGINES = 64
+_FEW_ENGINES, _MOST_ENGINES = 4, 64  # to name all takes the library some milliseconds, and the first nearly always serve
 _CROSS_CORRELATION = 1
 # what the library says of an engine: it uses tensor cores, rounds what it reads, adds in an order that varies; it is compiled when a plan is made
 TENSOR_CORES, ROUNDED, VARYING = 0, 1, 4
@@ -267,11 +267,9 @@ def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None
     for mode in (_BEST, _ANY):
         try:
             asked = Descriptor(lib, "heuristics", graph=operations, mode=mode, device=device)
-            rooms = [Descriptor(lib, "configuration", finish=False) for _ in range(_MOST_ENGINES)]
-            found = len(asked.read("results", _MOST_ENGINES, (ctypes.c_void_p * _MOST_ENGINES)(*[r.raw.value for r in rooms])))
         except RuntimeError:
             continue
-        for configuration in rooms[:found]:
+        for configuration in _named(asked):
             try:
                 if without is not None and _is_out(configuration, set(without)):
                     continue
@@ -280,6 +278,21 @@ def plans(graph: Graph, most: int, handle: Any = None, device: Descriptor | None
                 continue
             if made.workspace <= most:
                 yield made
+
+
+def _named(asked: Descriptor) -> Iterator[Descriptor]:
+    """The configurations that the library's heuristics name, best first; none where they fail."""
+    known = 0
+    for most in (_FEW_ENGINES, _MOST_ENGINES):
+        rooms = [Descriptor(asked.lib, "configuration", finish=False) for _ in range(most)]
+        try:
+            found = len(asked.read("results", most, (ctypes.c_void_p * most)(*[r.raw.value for r in rooms])))
+        except RuntimeError:
+            return
+        yield from rooms[known:found]
+        if found < most:
+            return
+        known = found
 
 
 def _is_out(configuration: Descriptor, without: set[int]) -> bool:

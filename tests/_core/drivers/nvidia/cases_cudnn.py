@@ -349,6 +349,35 @@ def case_streams() -> None:
     assert all(torch.allclose(y.cpu(), right, atol=1e-4) for y in found)
 
 
+def case_few_engines_are_named_first() -> None:
+    """All of them only once those were passed over, each once and in the library's order."""
+    import flambeau as torch
+    from flambeau._core.drivers.nvidia import cudnn, cudnn_convolutions, cudnn_graph
+    lib = cudnn_graph.declared(cudnn.load())
+    x, w, y = ((s, cudnn_convolutions._dense(s, False)) for s in ((2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 6, 6)))
+    shape = cudnn_convolutions.Shape("forward", torch.float32, x, w, y, ((0, 0), (1, 1), (1, 1)), False)
+    asked: list[int] = []
+    plain, few = cudnn_graph.Descriptor.read, cudnn_graph._FEW_ENGINES
+
+    def read(self: Any, name: str, count: int = 1, into: Any = None) -> Any:
+        if name == "results":
+            asked.append(count)
+        return plain(self, name, count, into)
+    cudnn_graph.Descriptor.read = read
+    try:
+        found = {}
+        for cudnn_graph._FEW_ENGINES in (1, 2, 3, 5):
+            asked.clear()
+            made = cudnn_graph.plans(shape.graph(lib), 1 << 40, ctypes.c_void_p(1))
+            first = next(made)
+            assert asked == [cudnn_graph._FEW_ENGINES], asked
+            found[cudnn_graph._FEW_ENGINES] = [first.engine(), *[p.engine() for p in made]]
+        # the second way of asking names them once more
+        assert found[5] == [3, 1, 2, 0] * 2 and all(engines == found[5] for engines in found.values()), found
+    finally:
+        cudnn_graph.Descriptor.read, cudnn_graph._FEW_ENGINES = plain, few
+
+
 def case_what_is_there() -> None:
     import warnings
 
