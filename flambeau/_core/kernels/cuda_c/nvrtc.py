@@ -13,7 +13,9 @@ from .. import cache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OPTIONS = ("--std=c++17", "--diag-suppress=177")  # 177: a constant that is never used; the compiler drops those
+# 177: a constant that is never used; the compiler drops those.  minimal: without textures, `new` and launches by kernels, of which nothing is used here;
+# what declares them takes longer to read than most kernels
+OPTIONS = ("--std=c++17", "--diag-suppress=177", "--minimal")
 _version = ""
 _nvrtc: Any = None
 
