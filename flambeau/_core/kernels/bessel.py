@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from ..dtypes import float64
 from . import bessel_tables as T
+from . import coefficients
 from . import expr as E
 from .expr import Expr, const, where
 from .special import in_double, polynomial, series, short
@@ -199,11 +201,15 @@ def airy_ai(x: Expr) -> Expr:
 
 def erfcx(x: Expr) -> Expr:
     """exp(x²) erfc(x): Shepherd and Laframboise's series in (x - k) / (x + k), k = 3.75 (1981), of (1 + 2 x) erfcx(x)."""
-    a = abs(x)
-    far = a > 1e6
-    safe = where(far, const(1, x.dtype), a)
-    out = where(far, (1.0 / math.sqrt(math.pi)) / a, series(T.ERFCX, (safe - 3.75) / (safe + 3.75)) / (1.0 + 2.0 * safe))
+    out = _erfcx_above(abs(x))
     return where(x < 0.0, 2.0 * E.exp(x * x) - out, out)
+
+
+def _erfcx_above(x: Expr) -> Expr:
+    """erfcx for x >= 0."""
+    far = x > 1e6
+    safe = where(far, const(1, x.dtype), x)
+    return where(far, (1.0 / math.sqrt(math.pi)) / x, series(T.ERFCX, (safe - 3.75) / (safe + 3.75)) / (1.0 + 2.0 * safe))
 
 
 def ndtr(x: Expr) -> Expr:
@@ -223,25 +229,55 @@ def ndtri(p: Expr) -> Expr:
     beside, which cubes its error."""
     low = p < 0.5
     q = where(low, p, 1.0 - p)  # the nearer tail
-    y = p - 0.5
-    middle = y * series(_cut(T.NDTRI_MIDDLE), y * y * 12.5 - 1.0)
-    t = E.sqrt(-2.0 * E.log(q))
-    first, last = -0.304, 0.814  # between which (t - 4) / (t + 4) lies
-    x = t - series(_shorter(T.NDTRI_TAIL, 1e-11 if short() else 1e-9), ((t - 4.0) / (t + 4.0) * 2.0 - (last + first)) * (1.0 / (last - first)))
-    if not short():
-        # the relative error of the tail, whose slope is -phi: erfcx keeps both sides from vanishing. w is cut to 26 bits, so that its square is exact.
-        w = x * math.sqrt(0.5)
-        split = w * (2.0 ** 27 + 1.0)
-        w = split - (split - w)
-        z = w * w
-        grown = q * E.exp(E.minimum(z, const(700, p.dtype))) * E.exp(E.maximum(z - 700.0, const(0, p.dtype)))
-        error = (0.5 * erfcx(w) - grown) * math.sqrt(math.pi)
-        root_2 = math.floor(math.sqrt(2.0) * 2.0 ** 25) / 2.0 ** 25  # of few bits, so that its product is exact
-        left = math.sqrt(2.0) - root_2 - 9.667293313452913e-17
-        x = w * root_2 + (w * left + math.sqrt(2.0) * (error / (1.0 - w * error)))
-    x = where(q > 0.1, middle, where(low, -x, x))
+    w, more = _ndtri_tail(q)
+    root_2 = math.floor(math.sqrt(2.0) * 2.0 ** 25) / 2.0 ** 25  # of few bits, so that its product is exact
+    left = math.sqrt(2.0) - root_2 - 9.667293313452913e-17
+    x = w * root_2 + (w * left + math.sqrt(2.0) * more)
+    x = where(q > 0.1, _ndtri_middle(p - 0.5), where(low, -x, x))
     x = where(p == 0.0, const(-math.inf, p.dtype), where(p == 1.0, const(math.inf, p.dtype), x))
     return where((p < 0.0) | (p > 1.0), const(math.nan, p.dtype), x)
+
+
+def _ndtri_middle(y: Expr) -> Expr:
+    """`ndtri` of y + 1/2, for |y| <= 0.4."""
+    return y * series(_cut(T.NDTRI_MIDDLE), y * y * 12.5 - 1.0)
+
+
+def _ndtri_tail(q: Expr) -> tuple[Expr, Expr]:
+    """Minus `ndtri` of q over the root of 2, for 0 < q <= 1/2, as a number of 26 bits and what is to be added."""
+    t = E.sqrt(-2.0 * E.log(q))
+    first, last = -0.304, 0.814  # between which (t - 4) / (t + 4) lies
+    place = ((t - 4.0) / (t + 4.0) * 2.0 - (last + first)) * (1.0 / (last - first))
+    w = math.sqrt(0.5) * (t - series(_shorter(T.NDTRI_TAIL, 1e-11 if short() else 1e-9), place))
+    if short():
+        return w, const(0, q.dtype)
+    # the relative error of the tail, whose slope is -phi: erfcx keeps both sides from vanishing. w is cut to 26 bits, so that its square is exact.
+    split = w * (2.0 ** 27 + 1.0)
+    w = split - (split - w)
+    half = E.exp(w * w * 0.5)  # as exp(w * w) may lie beyond all doubles
+    error = (0.5 * _erfcx_above(w) - q * half * half) * math.sqrt(math.pi)
+    return w, error / (1.0 - w * error)
+
+
+def erfinv(y: Expr) -> Expr:
+    """The inverse of erf: in float64 by what `ndtri` is made of; otherwise y times a polynomial in log(1 - y^2) (Giles, "Approximating the erfinv
+    function")."""
+    if y.dtype.name != "float64":
+        return _erfinv_single(y)
+    size = abs(y)
+    w, more = _ndtri_tail(0.5 - 0.5 * size)
+    x = where(size < 0.8, _ndtri_middle(0.5 * size) * math.sqrt(0.5), where(size == 1.0, const(math.inf, y.dtype), w + more))
+    return where(y == 0.0, y, where(size > 1.0, const(math.nan, y.dtype), E.copysign(x, y)))
+
+
+def _erfinv_single(y: Expr) -> Expr:
+    low = -E.log((1.0 - y) * (1.0 + y))
+    w, far = E.cast(low, float64), E.cast(E.sqrt(low) - 3.0, float64)  # the sums in double, as each of their roundings would show
+    made = where(w < 5.0, polynomial(w, coefficients.ERFINV_NEAR_32), polynomial(far, coefficients.ERFINV_FAR_32))
+    made = E.cast(E.cast(y, float64) * made, y.dtype)
+    size = abs(y)
+    made = where(size < 1.0, made, where(size == 1.0, E.copysign(const(math.inf, y.dtype), y), const(math.nan, y.dtype)))
+    return where(y == 0.0, y, made)
 
 
 _BERNOULLI = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791606e9, 7.47242496e10, -2.950130727918164224e12,

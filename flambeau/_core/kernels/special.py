@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..dtypes import float64
 from . import bessel_tables as T
-from . import coefficients
 from . import expr as E
 from .expr import Expr, const, where
 
@@ -41,16 +40,31 @@ def short() -> bool:
     return _SHORT.get()
 
 
+SPLIT = 8  # coefficients from which on a series is summed as two
+
+
 def series(table: tuple[float, ...], t: Expr) -> Expr:
     """The Chebyshev series at t, by Clenshaw's recurrence."""
     if t.dtype.name != "float64":
         top = max(abs(c) for c in table)
         table = table[:max(j for j, c in enumerate(table) if abs(c) > 2e-9 * top) + 1]
+    if len(table) < SPLIT:
+        first, second = _clenshaw(table, t)
+        return t * first - second + table[0]
+    z = t * t * 2.0 - 1.0  # T_2: the even polynomials are T_k(z), the odd ones follow the same recurrence; two short ones need not wait for one another
+    first, second = _clenshaw(table[::2], z)
+    even = z * first - second + table[0]
+    first, second = _clenshaw(table[1::2], z)
+    return even + t * ((z + z - 1.0) * first - second + table[1])
+
+
+def _clenshaw(table: Sequence[float], t: Expr) -> tuple[Expr, Expr]:
+    """The recurrence down to the second coefficient, and one before it."""
     twice = t + t
     b1, b2 = const(0, t.dtype), const(0, t.dtype)
     for c in reversed(table[1:]):
         b1, b2 = twice * b1 - b2 + c, b1
-    return t * b1 - b2 + table[0]
+    return b1, b2
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -106,39 +120,9 @@ def trigamma(x: Expr) -> Expr:
     return where(low, math.pi ** 2 / (s * s) - out, out)
 
 
-def _erfinv_single(y: Expr) -> Expr:
-    low = -E.log((1.0 - y) * (1.0 + y))
-    w, far = E.cast(low, float64), E.cast(E.sqrt(low) - 3.0, float64)  # the sums in double, as each of their roundings would show
-    made = where(w < 5.0, polynomial(w, coefficients.ERFINV_NEAR_32), polynomial(far, coefficients.ERFINV_FAR_32))
-    made = E.cast(E.cast(y, float64) * made, y.dtype)
-    size = abs(y)
-    made = where(size < 1.0, made, where(size == 1.0, E.copysign(const(math.inf, y.dtype), y), const(math.nan, y.dtype)))
-    return where(y == 0.0, y, made)
-
-
 def polynomial(x: Expr, lowest_first: Sequence[float]) -> Expr:
     """By Horner's rule."""
     made: Expr = const(lowest_first[-1], x.dtype)
     for c in lowest_first[-2::-1]:
         made = made * x + c
     return made
-
-
-def erfinv(y: Expr) -> Expr:
-    """The inverse of erf: in float64 Winitzki's closed form as a start, then Newton steps on erf (erfc in the tails); otherwise y times
-    a polynomial in log(1 - y^2) (Giles, "Approximating the erfinv function")."""
-    if y.dtype.name != "float64":
-        return _erfinv_single(y)
-    one = const(1, y.dtype)
-    a = 0.147
-    size = abs(y)
-    ln = E.log1p(-(y * y))
-    half = 2.0 / (math.pi * a) + 0.5 * ln
-    x = E.sqrt(E.sqrt(half * half - ln / a) - half)
-    for _ in range(3):
-        # the tail's error is taken from erfc, where 1 - erf would cancel
-        error = where(size > 0.5, (one - size) - E.erfc(x), E.erf(x) - size)
-        step = error / (2.0 / math.sqrt(math.pi) * E.exp(-(x * x)))
-        x = x - step / (1.0 + x * step)
-    x = where(size == 1.0, const(math.inf, y.dtype), where(size > 1.0, const(math.nan, y.dtype), x))
-    return where(y == 0.0, y, E.copysign(x, y))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..dtypes import bool_, int64
 from ..engine.fields import has
 from ..engine.plans import Compose
+from ..kernels import bessel, special
 from ..kernels import expr as E
-from ..kernels import special
 from ..kernels.expr import Expr, where
 from ..tensor import Tensor
 from .elementwise import Pointwise
@@ -54,7 +54,7 @@ _unary("sigmoid", lambda x: special.sigmoid(x), "special.expit", grad=lambda g, 
        doc="1 / (1 + exp(-input)).")
 _unary("erf", E.erf, "special.erf", accept=REAL)
 _unary("erfc", E.erfc, "special.erfc", accept=REAL)
-_unary("erfinv", special.erfinv, "special.erfinv", accept=REAL,
+_unary("erfinv", bessel.erfinv, "special.erfinv", accept=REAL,
        grad=lambda g, x, y: g * (0.5 * math.sqrt(math.pi)) * E.exp(y * y), doc="The inverse of erf on (-1, 1).")
 _unary("lgamma", E.lgamma, "special.gammaln", accept=REAL, doc="log |gamma(input)|.")
 _unary("digamma", special.digamma, "special.digamma", "special.psi", accept=REAL,

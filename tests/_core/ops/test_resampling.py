@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import flambeau as torch
 from flambeau._core.ops.resampling import MOST_TAPS, Taps, resized, turned_taps
@@ -29,9 +31,11 @@ def tensors(pairs: list[tuple[np.ndarray, np.ndarray]], some: bool) -> Taps:
     return Taps(tuple(torch.from_numpy(p) for p, _ in pairs), tuple(torch.from_numpy(w) for _, w in pairs), some)
 
 
-@pytest.mark.parametrize(("size", "out", "taps"), [(5, 12, 2), (12, 5, 2), (1, 7, 4), (9, 1, 1), (3, 40, 4)])
-def test_turned_taps_are_the_transposed_matrix(size: int, out: int, taps: int) -> None:
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 4), st.booleans())
+def test_turned_taps_are_the_transposed_matrix(size: int, out: int, taps: int, gaps: bool) -> None:
     pairs = pairs_of(size, out, taps)
+    if gaps:
+        pairs = [(np.where(w < 0, -1, p), w) for p, w in pairs]
     turned = turned_taps(pairs, size)
     np.testing.assert_allclose(matrix(turned, out), matrix(pairs, size).T, rtol=1e-12)
 

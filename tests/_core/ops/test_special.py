@@ -290,3 +290,11 @@ def test_zeta_and_polygamma_of_arguments_whose_power_vanishes() -> None:
     np.testing.assert_allclose(torch.polygamma(3, far).numpy(), 2.0 / far.numpy() ** 3, rtol=1e-15)
     np.testing.assert_allclose(torch.special.zeta(torch.tensor(4.0, dtype=torch.float64), far).numpy(), far.numpy() ** -3 / 3, rtol=1e-15)
     assert torch.polygamma(3, torch.tensor(math.inf)).isnan() and torch.polygamma(1, torch.tensor(math.inf)) == 0
+
+
+def test_the_inverse_of_erf_in_double_is_exact_in_its_tails() -> None:
+    y = np.concatenate([np.linspace(-0.999, 0.999, 2001), 1 - np.geomspace(1e-15, 0.3, 500), np.geomspace(1e-300, 0.5, 200), np.linspace(0.79, 0.81, 201)])
+    np.testing.assert_allclose(torch.tensor(y).erfinv().numpy(), sp.erfinv(y), rtol=1.2e-15)
+    ends = torch.tensor([1.0, -1.0, 1.5, -2.0, 0.0, -0.0, float("nan")], dtype=torch.float64).erfinv().numpy()
+    np.testing.assert_array_equal(ends, [np.inf, -np.inf, np.nan, np.nan, 0.0, -0.0, np.nan])
+    assert np.signbit(ends[5]) and not np.signbit(ends[4])
