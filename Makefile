@@ -18,7 +18,7 @@
 #   make fuzz-fresh  for two minutes, random and training programs beside PyTorch by seeds that nobody ran; FRESH=600 for so many seconds of each
 #   make accuracy  errors of functions in float32 and float64 beside PyTorch's, against mpmath, near zeros and edges too; ACCURACY="--only lgamma --all"
 #   make mutants  one operator or constant changed at random, the module's mirrored tests alone, for half an hour: which live; MUTANTS="--count 20 --seed 3"
-#   make races    forks, capsules, exits and first calls beside threads, 300 rounds at moments that are drawn: hangs, crashes, wrong values; RACES="--rounds 5000 --seed 7"
+#   make races    forks, capsules, exits, first calls beside threads and finalizers at any allocation, 300 rounds at moments that are drawn: hangs, crashes, wrong values; RACES="--rounds 5000 --seed 7"
 #   make failures  1,000 failures planted in jobs of several processes: each must be told by name, in time; FAILURES="--rounds 50 --seed 7"
 #   make test-slurm  ranks started by Slurm, which runs on this machine meanwhile; needs root and Debian's Slurm, skipped where there is none
 #   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more

@@ -23,7 +23,7 @@ PACKAGE = "flambeau"
 # From the ground up. A name is the module or package directly below `flambeau`; a dotted name is a part of one that
 # has a place of its own (the longest name that fits decides).
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_core", "_core.forks"),  # the package itself, which sees to forks before all else; its other parts follow
+    ("_core", "_core.forks", "_core.collector"),  # the package itself, which sees to forks before all else; its other parts follow
     ("_core.dtypes", "_core.layout", "_core.errors", "_core.hooks"),
     ("_core.kernels",),
     ("_core.drivers",),

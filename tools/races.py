@@ -1,12 +1,13 @@
 """Forks, capsules, exits and first calls beside threads, many times over, at moments that are drawn: does a process hang or crash, or give wrong values?
 
-    python tools/races.py [--rounds 300] [--seed N] [--only fork,dlpack,exit,values,cuda]
+    python tools/races.py [--rounds 300] [--seed N] [--only fork,dlpack,exit,values,cuda,finalizers]
 
 fork     a thread is in its first operations, where modules are imported and kernels compiled, when the process forks; the child does the same.
 dlpack   threads take one capsule at once: one gets the memory, the others are refused.
 exit     the interpreter ends while daemon threads launch, allocate and compile.
 values   threads call public operations, and pass backward through them, for the first time at once, with kernels made anew; each result is that of one
          thread which has nothing learned, to the bit.  cuda: the same on a simulated GPU.
+finalizers  tensors, views, streams, pools and objects whose finalizers compute die at any allocation of a program (finalizers.py).
 
 Each round is a process of its own, forked before the first operation, so that all is new in it.  The seed is printed; a round that fails is named by its
 number, and `--from K --rounds 1` with that seed runs it again.
@@ -32,6 +33,8 @@ from typing import Any
 import flambeau as torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks" / "ops"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import finalizers
 import ops_lines
 import ops_timing
 import ops_values
@@ -196,7 +199,8 @@ def values(rng: random.Random, device: str = "cpu") -> None:
 
 
 ROUNDS: dict[str, Callable[[random.Random], None]] = {
-    "fork": fork, "dlpack": dlpack, "exit": leave, "values": values, "cuda": lambda rng: values(rng, "cuda")}
+    "fork": fork, "dlpack": dlpack, "exit": leave, "values": values, "cuda": lambda rng: values(rng, "cuda"),
+    "finalizers": lambda rng: (finalizers.programs(rng), None)[1]}
 
 
 def main() -> int:

@@ -26,19 +26,20 @@ _MODULE_LOCKS: dict[str, Any] = getattr(_bootstrap, "_module_locks", {})  # weak
 
 
 def lock(free: bool = False) -> Any:
-    """A `threading.Lock` that no child finds held.
+    """A lock that no child finds held by a thread that it has not.  Whoever holds it may take it again: a finalizer runs wherever Python collects
+    garbage, so also in here, and one that computes comes to the same locks.
 
     free: no other thread may hold it at a fork: what it guards has locks that are not ours.  A fork waits some seconds for that.
     """
-    made = _kept(threading.Lock())
+    made = _kept(threading.RLock())
     if free:
         _free.append(made)
     return made
 
 
-def rlock() -> Any:
-    """A `threading.RLock` that no child finds held by a thread that it has not."""
-    return _kept(threading.RLock())
+def once() -> Any:
+    """One that a thread which holds it does not get again, for who asks without waiting whether anybody is at work, itself included."""
+    return _kept(threading.Lock())
 
 
 def _kept(made: Any) -> Any:

@@ -100,7 +100,7 @@ os._exit(0)
 def test_no_lock_of_the_package_is_held_in_a_child_by_a_thread_that_it_has_not() -> None:
     processes.says(CHILD + """
 from flambeau._core import forks
-one, two = forks.lock(), forks.rlock()
+one, two = forks.once(), forks.lock()
 held, go = threading.Event(), threading.Event()
 def hold():
     with one, two:
@@ -112,7 +112,7 @@ held.wait()
 def work():
     assert one.acquire(timeout=5) and two.acquire(timeout=5)
 forked(work)
-mine = forks.rlock()
+mine = forks.lock()
 with mine:  # this thread is the child's too
     forked(lambda: mine.release())
 go.set()
@@ -153,3 +153,11 @@ os.waitpid(pid, 0)
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """)
     assert sorted(line.strip() for line in report.splitlines()) == ["interrupted", "not interrupted in the child"]
+
+
+def test_a_thread_may_take_a_lock_again_but_for_one_of_those_that_ask() -> None:
+    held, asked = forks.lock(), forks.once()
+    with held, held, asked:
+        assert not asked.acquire(blocking=False)
+    assert asked.acquire(blocking=False)
+    asked.release()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from .. import collector
 from ..runtime import capture as captures
 from ..runtime import dispatch
 from ..runtime.device import CPU, device
@@ -22,23 +21,11 @@ from .replay import Planned, Shown, bind
 _MOST = 64  # layouts
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """What is collected meanwhile would be given out again, and not be known as free."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
 def recorded(work: Callable[[], Any], recording: Recording) -> tuple[Any, list[Shown]]:
     """What `work` asks for while it is carried out, and what it gives: a tree, and its tensors. Raises RuntimeError, with the user's line, where it
     cannot be replayed."""
     try:
-        with _uncollected(), recording:
+        with collector.held(), recording:  # what is collected meanwhile would be given out again, and not be known as free
             found: list[Tensor] = []
             tree = trees.taken(work(), found)
             if recording.others:
@@ -69,7 +56,7 @@ def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Tens
 def on_gpu(work: Callable[[list[Tensor]], Any], tensors: list[Tensor], dev: device) -> Callable[..., Any]:
     """The same for a GPU."""
     from .captured_gpu import GpuCaptured
-    with _uncollected():
+    with collector.held():
         return GpuCaptured(work, tensors, dev)
 
 

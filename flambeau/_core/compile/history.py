@@ -13,6 +13,7 @@ from itertools import count
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .. import collector
 from ..autograd import mode, tape
 from ..engine.plans import maker
 from ..layout import Size
@@ -294,18 +295,13 @@ class History(tape.Described):
         if len({id(t.store) for t in operands}) < len(operands):
             return self.through(node, gs, False)
         recording = Lenient()
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with collector.held():
             with recording:
                 made = self.through(node, gs, False)
             try:
                 self.backs[key] = self._record(recording, operands, made, [k for k, g in enumerate(gs) if g is not None])
             except (Refused, Exception):  # whatever it is: the gradients are there, and only the record is lost
                 self.failed += 1
-        finally:
-            if collects:
-                gc.enable()
         return made
 
     def _record(self, recording: Lenient, operands: list[Tensor], made: list[Any], given: list[int]) -> Any:

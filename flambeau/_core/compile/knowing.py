@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
+import contextlib
 import operator
 import sys
 from collections import OrderedDict, defaultdict
 from types import GeneratorType, NoneType
 from typing import TYPE_CHECKING, Any
 
+from .. import collector
 from ..autograd import mode, tape
 from ..dtypes import dtype, float64, int64
 from ..layout import Size
@@ -83,8 +84,8 @@ class Knowing:
         return self.why is not None
 
     def __enter__(self) -> Knowing:
-        self._collects = gc.isenabled()
-        gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
+        self._held = contextlib.ExitStack()
+        self._held.enter_context(collector.held())  # what is collected meanwhile would be given out again, and not be known as free
         self._modes = modes()
         self._later: Living | None = None
         self.recording.__enter__()
@@ -104,8 +105,7 @@ class Knowing:
         self._since.close()
         self.marked.release()
         self.recording.close()
-        if self._collects:
-            gc.enable()
+        self._held.close()
 
     def _cleanse(self) -> None:
         """Leaves plain numbers in what the function made, for those who look there later."""
@@ -148,8 +148,7 @@ class Knowing:
             self.marked.release()
             self.recording.close()
             self.release()
-            if self._collects:
-                gc.enable()
+            self._held.close()
 
     def _check(self) -> None:
         if not self.off and self.recording.refused is not None:

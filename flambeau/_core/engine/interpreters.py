@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .operation import Operation
 
-lock = forks.rlock()
+lock = forks.lock()
 _stack: tuple[Interpreter, ...] = ()
 _own: dict[Operation, None] = {}  # operations whose functions run their own code
 

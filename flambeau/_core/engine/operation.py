@@ -22,6 +22,7 @@ from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
 from ..unknowns import index
 from . import data, dense, fields, fronts, general, interpreters, outs
+from .beginnings import begins
 from .fronts import (
     BUFFER,
     CONSTANT,
@@ -257,7 +258,7 @@ class Operation:
                 caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
-                        forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
+                        forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, begins=begins, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
                         NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, fits=fits, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
@@ -367,6 +368,8 @@ class Operation:
             if not self.planned:
                 made = self.body(*args, **kwargs)
                 if type(made) not in GIVEN:
+                    if type(made) is Tensor and made.store.version > 0:
+                        begins(made)
                     return made
                 operands = self._operands(values)
                 return made.bind(self._letters(operands))(*operands)
@@ -572,6 +575,8 @@ class Operation:
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):
                         known_as(made, values)
+                    if type(made) is Tensor and made.store.version > 0:
+                        begins(made)
                     if self.learner is not None and not asked:
                         self.learner.note(values)
                     return made

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .. import layout
+from .. import collector, layout
 from ..kernels.kernel import Kernel
 from ..runtime import caches, capture, versions
 from ..tensor import Tensor, new
@@ -29,18 +28,14 @@ def attempted(name: str, dev: Any, work: Callable[[], _Made]) -> _Made | None:
     """What `work` gives; None, and the reason in `refused`, where it raises, or NumPy would warn.  What it allocates on a GPU counts for no peak.
     Our own warnings are a capture's (`capture.Warned`).
     Nobody's filters are changed meanwhile: they are the process's, and other threads warn, or learn, at the same time."""
-    collects = gc.isenabled()
-    gc.disable()  # what is collected meanwhile would be given out again, and not be known as free
+    told: Any = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
     try:
-        told: Any = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
-        with _unseen(dev), versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
+        # what is collected meanwhile would be given out again, and not be known as free
+        with collector.held(), _unseen(dev), versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
             return work()
     except (capture.Unrepeatable, Exception) as error:
         refused[name] = f"{type(error).__name__}: {error}"
         return None
-    finally:
-        if collects:
-            gc.enable()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .. import forks
+from .. import collector, forks
 from ..unknowns import Unknown
 from . import lasting
 
@@ -45,7 +45,7 @@ _waiting: list[Callable[[], None]] = []
 _builtins: dict[str, Any] = {}
 _new: Any = None
 _entry_method = _over_method = 0
-_lock = forks.rlock()
+_lock = forks.lock()
 _threads = 0  # 0: not asked for yet
 _started = 0
 MAX_THREADS = 256
@@ -215,7 +215,8 @@ def _start_workers() -> None:
     global _started
     with _lock:
         while _started < get_num_threads() - 1:
-            threading.Thread(target=_work, args=(_started,), name=f"flambeau-{_started + 1}", daemon=True).start()
+            with collector.held():  # this waits for the thread, and a finalizer there would wait for the lock
+                threading.Thread(target=_work, args=(_started,), name=f"flambeau-{_started + 1}", daemon=True).start()
             _started += 1
         _tell()
 

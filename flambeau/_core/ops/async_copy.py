@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..runtime.transfers import Arrival
 
 _KEY = "_async_copy"
-_lock = forks.rlock()
+_lock = forks.lock()
 _kinds: dict[type, type] = {}
 waiting: set[type] = set()  # the classes of tensors that wait
 _waits = True

@@ -33,7 +33,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 PLAIN, OBSERVED, DRY = 0, 1, 2
 MOST = 1 << 14  # plans in one dictionary; a program whose shapes never repeat starts over
 
-_lock = forks.rlock()
+_lock = forks.lock()
 # of each cache the namespace that it is a variable of, and the variable's name
 _spaces: list[dict[str, Any]] = []
 _names: list[str] = []

@@ -92,7 +92,7 @@ class _Arena:
     """Where small classes are carved from; what is taken stays taken."""
 
     def __init__(self) -> None:
-        self.lock = forks.rlock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
+        self.lock = forks.lock()  # re-entrant: a finalizer that allocates may interrupt this thread in here
         self.at = self.end = self.reserved = 0
 
     def take(self, nbytes: int) -> int:
@@ -165,7 +165,7 @@ class _LargeClass:
 
 class _LargeCache:
     def __init__(self) -> None:
-        self.lock = forks.lock()
+        self.lock = forks.once()
         self.inbox: deque[tuple[_LargeClass, int]] = deque()  # given back, not yet counted
         self.classes: dict[int, _LargeClass] = {}
         self.cached = self.mapped = self.clock = 0
@@ -197,7 +197,7 @@ class _LargeCache:
                 over -= most.size
         bound = max(bound - sum(len(m.free) * m.size for _, m in middle), 0)
         while self.cached > bound:
-            oldest = min((c for c in self.classes.values() if c.free), key=lambda c: c.used)
+            oldest = min([c for c in list(self.classes.values()) if c.free], key=lambda c: c.used)
             CPU.free(0, oldest.free.pop(0))
             self.cached -= oldest.size
             self.mapped -= oldest.size
@@ -354,5 +354,5 @@ def stats() -> dict[str, int]:
     free = sum(len(c.free) * c.size for c in listed)
     return {"allocated_bytes": made - free + _large.mapped - _large.cached,
             "cached_bytes": free + _large.cached,
-            "reserved_bytes": _arena.reserved + sum(c.made * c.size for c in _middle.values()) + _large.mapped}
+            "reserved_bytes": _arena.reserved + sum(c.made * c.size for c in list(_middle.values())) + _large.mapped}
 

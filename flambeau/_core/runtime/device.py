@@ -154,7 +154,7 @@ class _Chosen:
     __slots__ = ("some", "lock")
 
     def __init__(self) -> None:
-        self.some, self.lock = 0, forks.rlock()
+        self.some, self.lock = 0, forks.lock()
 
 
 _thread, chosen = _Thread(), _Chosen()

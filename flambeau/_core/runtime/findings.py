@@ -53,11 +53,11 @@ def size(nbytes: float) -> str:
 def found(ledger: Ledger) -> list[Finding]:
     """The findings of a ledger, whose lock is held."""
     out: list[Finding] = []
-    for (line, came, where), (times, nbytes) in ledger.returns.items():
+    for (line, came, where), (times, nbytes) in ledger.returns.copy().items():
         out.append(Finding("ping-pong", line, f"{size(nbytes)} go back to where they came from, unchanged, {_times(times)}: they were sent to "
                            f"{where} at {came}.", "keep the tensor you had, or move it once.", times * nbytes, times))
-    for (line, where), (times, nbytes, pieces) in ledger.repeats.items():
-        rows = [r for r in ledger.rows.values() if r.line == line and r.target == where]
+    for (line, where), (times, nbytes, pieces) in ledger.repeats.copy().items():
+        rows = [r for r in list(ledger.rows.values()) if r.line == line and r.target == where]
         count = sum(r.count for r in rows)
         one = size(nbytes / times)
         if count <= times:  # another line sent it first
@@ -74,7 +74,7 @@ def found(ledger: Ledger) -> list[Finding]:
         if times >= 2:
             out.append(Finding("hidden synchronisation", line, f"{_reason(reason)} waits for {where} {_times(times)}.",
                                "gather values on the device and read them once, after the loop.", 0, times))
-    for row in ledger.rows.values():
+    for row in list(ledger.rows.values()):
         mean = row.nbytes / row.count
         if row.direction in ("h2d", "d2h") and row.count >= FEW and mean <= SMALL:
             out.append(Finding("small copies", row.line, f"{row.count} copies of {size(mean)} each, {row.source} to {row.target}.",
@@ -82,7 +82,7 @@ def found(ledger: Ledger) -> list[Finding]:
         if row.direction == "h2d" and row.path in ("pageable", "staged") and row.count >= 2 and mean >= LARGE:
             out.append(Finding("pin", row.line, f"{size(row.nbytes)} of pageable memory in {row.count} copies, for which the host waits.",
                                "pin the source (pin_memory(), DataLoader(pin_memory=True)) and pass non_blocking=True.", row.nbytes, row.count))
-    for (line, where), (visits, there, here) in ledger.small.items():
+    for (line, where), (visits, there, here) in ledger.small.copy().items():
         n = int(visits)
         out.append(Finding("not worth the way", line, f"what {where} computes with this before the result comes back would take the CPU about "
                            f"{here / n * 1e6:.0f} us; the way there and back takes about {there / n * 1e6:.0f} us (predicted), {_times(n)}.",

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .. import errors
+from .. import collector, errors
 from . import memory_history
 
 if TYPE_CHECKING:
@@ -394,6 +394,10 @@ class Pool:
 
     def _release(self) -> None:
         """Gives wholly free segments back to the driver."""
+        with collector.held():  # a pool of a program's own that dies here would do so too, with the same segments
+            self._give_up()
+
+    def _give_up(self) -> None:
         bases = sorted(self.segments)
         free: dict[int, int] = {}
         for (_, size), shelf in self.shelves.items():

@@ -116,7 +116,7 @@ class DriverContext:
 
 
 at_start: list[Callable[[], None]] = []  # called when GPUs have been made ready
-_lock = forks.rlock()
+_lock = forks.lock()
 _elsewhere = False  # the system's `elsewhere`
 _ready: dict[device, Gpu] = {}  # the GPUs of the system there is, once started: the short way from a concrete device
 _system: DriverContext | None = None

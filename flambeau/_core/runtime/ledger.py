@@ -139,7 +139,7 @@ class Ledger:
     @property
     def waits(self) -> dict[tuple[str, str, str], int]:
         """How often each line made the host wait: (line, device, reason) to times."""
-        return {(_line(site), str(dev), reason): times for (site, dev, reason), times in list(self._waits.items())}
+        return {(_line(site), str(dev), reason): times for (site, dev, reason), times in self._waits.copy().items()}
 
     def launches(self, dev: device, stream: Any, prepared: Any, args: Any) -> None:
         """Enters work on a GPU, for telling whether it was worth the way."""
@@ -255,7 +255,8 @@ class _Process(Ledger):
             self._empty()
 
     def _full(self) -> None:
-        if self._lock.acquire(blocking=False):  # held: somebody is at it, this thread itself where a finalizer of the program's copies
+        # held: somebody is at it, this thread itself where a finalizer of the program's copies
+        if not self._lock._is_owned() and self._lock.acquire(blocking=False):
             try:
                 self._empty()
             finally:

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import flambeau as torch
+from tests import processes
 
 
 @pytest.fixture(params=["eager", "lazy"])
@@ -270,3 +271,25 @@ def test_a_storage_may_go_while_the_journal_is_entered(gpus) -> None:
             t.join()
         sys.setswitchinterval(switch)
     assert not failed, failed[0]
+
+
+def test_a_finalizer_that_copies_while_the_ledger_is_at_work() -> None:
+    """It comes to the lock that its own thread holds: nothing waits, and its copies are entered."""
+    processes.says("""
+import gc
+class Copies:
+    def __del__(self):
+        torch.ones(3).to("cuda").sum().item()
+def made():
+    x = Copies()
+    x.itself = x
+with torch.simulate(gpus=1), torch.transfers(show=False) as moved:
+    for k in range(1, 40):
+        x = torch.arange(7)
+        made()
+        gc.set_threshold(k)
+        x.to("cuda").cpu()
+        gc.set_threshold(0)
+        gc.collect()
+    assert sum(row["count"] for row in moved.rows) == 39 * 4, moved.rows
+""", memory=1 << 40)

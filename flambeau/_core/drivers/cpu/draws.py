@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...kernels.specs import Draw
 
-_lock = forks.rlock()  # of all streams, where there is no machine code
+_lock = forks.lock()  # of all streams, where there is no machine code
 
 
 def draw(spec: Draw) -> PreparedLaunch:

@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_left
 from typing import Any
 
+from ... import collector
 from ..pages import drop_pages, map_pages, unmap_pages
 
 _PAGE = 4096
@@ -43,7 +44,7 @@ class Arena:
         """The address of a block, 2 MiB aligned when it is that big, or 0 when there is no room."""
         size = (nbytes + _PAGE - 1) & -_PAGE
         align = _HUGE if size >= _HUGE else _PAGE
-        with self._lock:
+        with self._lock, collector.held():  # a finalizer may give memory back: holes are not where they were then
             if self.used + size > self.capacity:
                 return 0
             for i, (start, room) in enumerate(self._holes):
@@ -62,7 +63,7 @@ class Arena:
 
     def free(self, address: int) -> None:
         """Takes a block back and lets the system have its pages.  Raises ValueError for an address it did not give."""
-        with self._lock:
+        with self._lock, collector.held():
             size = self._sizes.pop(address, 0)
             if not size:
                 raise ValueError(f"free: {address:#x} is not the start of a block of this device")

@@ -18,6 +18,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ... import collector
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -108,7 +110,8 @@ class Queue:
         self._wake.acquire()
         self._thread = threading.Thread(target=_work, args=(weakref.ref(self), self._wake), daemon=True,
                                         name=f"simulated-gpu-{self.device}")
-        self._thread.start()
+        with collector.held():  # this waits for the thread, and a finalizer there would wait for the driver's gate
+            self._thread.start()
 
     def close(self) -> None:
         """Ends the thread, once what is queued is done."""
@@ -127,7 +130,7 @@ class Queue:
 
     def step(self) -> Wait | None:
         """Runs the next item, if there is one; gives the wait that it must sit out first, if any."""
-        with self.turn:
+        with collector.held(), self.turn:  # a finalizer that waits for this stream, in this thread, would wait for the item that it interrupted
             if not self.items:
                 return None
             item = self.items[0]

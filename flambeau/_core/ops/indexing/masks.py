@@ -135,21 +135,23 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:  # no
     same_device("masked_scatter", input, mask, source)
     shape = layout.broadcast_shapes(input.meta.shape, mask.meta.shape)
     x, m = input.expand(shape).clone(memory_format=contiguous_format), mask.expand(shape)
-    if x.meta.numel == 0:
+    recorded = tape.recording(x, source)
+    if x.meta.numel == 0 and not recorded:
         return x
     wrong = "masked_scatter: expected self and source to have same number of elements where mask is true"
-    if not tape.recording(x, source) and m.meta.device.type != "meta":
+    if not recorded and m.meta.device.type != "meta":
         count = fill_chosen(x, m, source)
         if count is not None and count > source.meta.numel:
             raise RuntimeError(wrong)
         if count is not None:
             return x
     at = (m.reshape(-1).cumsum(0) - 1).clamp(min=0)
-    if source.meta.numel == 0:
-        return x
     if m.meta.device.type != "meta" and int(m.sum().item()) > source.meta.numel:
         raise RuntimeError(wrong)
-    picked = take_at(source.reshape(-1), [at.clamp(max=source.meta.numel - 1)]).reshape(shape)
+    flat = source.reshape(-1)
+    if source.meta.numel == 0:  # an element that no place takes: the result has a history all the same
+        flat = flat.sum(dtype=flat.meta.dtype).reshape(1)
+    picked = take_at(flat, [at.clamp(max=flat.meta.numel - 1)]).reshape(shape)
     from ..binary import where_
     made: Tensor = where_(m, picked, x)
     return made.contiguous()

@@ -133,3 +133,19 @@ def test_a_mask_chooses_by_an_operation_of_its_own_name():
     assert fb.masked_select(x, x > 1).grad_fn.name() == "MaskedSelectBackward0" and x[x > 1].grad_fn.name() == "IndexBackward0"
     (g,) = fb.autograd.grad(x.masked_select(x.detach() > 1).square().sum(), x)
     assert g.tolist() == [0, 0, 4, 6]
+
+
+def test_masked_scatter_of_an_empty_source(device):
+    """It fits no place that is true, and is in the result's history where none is."""
+    mask, none = fb.tensor([True, False]).to(device), fb.zeros(3, 0).to(device)
+    for t in (fb.zeros(3, 2).to(device), fb.zeros(3, 2).to(device).requires_grad_()):
+        with pytest.raises(RuntimeError, match="same number of elements where mask is true"):
+            t.masked_scatter(mask, none)
+    source = fb.zeros(3, 0, requires_grad=True)
+    made = fb.ones(2).to(device).masked_scatter(mask & False, source.to(device))
+    assert made.tolist() == [1, 1] and made.requires_grad
+    made.sum().backward()
+    assert source.grad.shape == (3, 0)
+    source = fb.ones(2, requires_grad=True)
+    fb.zeros(0).masked_scatter(fb.tensor([], dtype=fb.bool), source).sum().backward()
+    assert source.grad.tolist() == [0, 0]
