@@ -217,7 +217,7 @@ def _small_program(d: Any, kernel: Sizes, inside: bool, last: bool) -> Map:
             v = E.cast(E.gather(0, E.where(good, there, base), d), d.opmath)
         more = v > best
         if d.kind == "f":
-            more = more | (E.isnan(v) & ~E.isnan(best))
+            more = more | E.isnan(v)  # of several the last, as in PyTorch
         if not inside:
             more = (more | (where < 0)) & good
         best, where = (v, offset) if inside and not t else (E.where(more, v, best), E.where(more, offset, where))
@@ -243,15 +243,22 @@ def _channels_program(d: Any, kernel: Sizes) -> Map:
         v = E.cast(E.input(t, d), d.opmath)
         more = v > best
         if d.kind == "f":
-            more = more | (E.isnan(v) & ~E.isnan(best))
+            more = more | E.isnan(v)  # of several the last, as in PyTorch
         best, where = E.where(more, v, best), E.where(more, base + E.scalar(4 * k + t, int64), where)
     return Map((E.cast(best, d), where), (d,) * count, (int64,) * (4 * k + count))
 
 
 @cache
-def _max_program(d: Any) -> Reduce:
-    """The greatest element of a window and its number in it."""
-    return Reduce((E.cast(E.input(0, d), d.opmath),), ("argmax",), (E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)), (d,))
+def _max_program(d: Any, k: int) -> Reduce:
+    """The greatest element of a window of k axes and its number in it, of several that are NaN the last one's.  Numbers: the window's sizes."""
+    x, best, first = E.cast(E.input(0, d), d.opmath), E.cast(E.acc(0, d.opmath), d), E.acc(1, int64)
+    if d.kind != "f":
+        return Reduce((x,), ("argmax",), (best, first), (d,), (int64,) * k)
+    place: Expr = E.coord(-k)
+    for i in range(1, k):
+        place = place * E.scalar(i, int64) + E.coord(i - k)
+    last = E.acc(2, int64)
+    return Reduce((x, E.where(E.isnan(x), place, E.const(-1, int64))), ("argmax", "max"), (best, E.where(last < 0, first, last)), (d,), (int64,) * k)
 
 
 @cache
@@ -283,7 +290,7 @@ def _max_raw(x: Tensor, p: Pool) -> tuple[Tensor, Tensor]:
     view = _windows(_bordered(x, p, _lowest(d)), p.geometry())
     st = view.meta.strides
     strides = (st[0], st[1], *st[2 + n:], *st[2:2 + n])
-    launch.run(_max_program(d), (*shape, *p.kernel), [values, at], [view], [values.meta.strides, at.meta.strides, strides], name="max_pool")
+    launch.run(_max_program(d, k), (*shape, *p.kernel), [values, at], [view], [values.meta.strides, at.meta.strides, strides], p.kernel, name="max_pool")
     launch.run(_place_program(k), shape, [flat], [at], numbers=(*p.kernel, *p.stride, *p.padding, *p.dilation, *p.image), name="max_pool_index")
     return values, flat
 
@@ -577,8 +584,13 @@ def _by_cells(x: Tensor, image: Sizes, out: Sizes) -> tuple[Tensor, Tensor]:
         places = places + at.reshape(ones)
     places = places.reshape(layout.numel(out), -1)
     flat = x.flatten(2)
-    best = flat.detach().index_select(2, places.reshape(-1)).reshape(*flat.meta.shape[:2], *places.meta.shape).argmax(-1, keepdim=True)
-    at = places.expand(*best.meta.shape[:2], *places.meta.shape).gather(-1, best).squeeze(-1)
+    cells = flat.detach().index_select(2, places.reshape(-1)).reshape(*flat.meta.shape[:2], *places.meta.shape)
+    kept, d = cells.meta.shape[:-1], cells.meta.dtype
+    values, best = new(meta(kept, None, d, cells.meta.device)), new(meta(kept, None, int64, cells.meta.device))
+    if best.meta.numel:
+        launch.run(_max_program(d, 1), cells.meta.shape, [values, best], [cells], [values.meta.strides, best.meta.strides, cells.meta.strides],
+                   cells.meta.shape[-1:], name="max_pool")
+    at = places.expand(*cells.meta.shape).gather(-1, best.unsqueeze(-1)).squeeze(-1)
     return flat.gather(2, at).reshape(shape), at.reshape(shape)
 
 

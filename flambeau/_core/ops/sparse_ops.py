@@ -271,10 +271,18 @@ def _sparse_sparse(a: Any, b: Any) -> Any:
     return made.coalesce()
 
 
-@_form("addmm", "sspaddmm")
-def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:  # noqa: A002
+@_form("sspaddmm")
+def _sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:  # noqa: A002
     product = matmul(mat1, mat2)
+    if isinstance(input, Coo) and not isinstance(product, Sparse):
+        product = product.to_sparse()
     return _scaled(input, beta) + _scaled(product, alpha)
+
+
+@_form("addmm")
+def _addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:  # noqa: A002
+    made = _scaled(matmul(mat1, mat2), alpha) + _scaled(input, beta)
+    return made if isinstance(made, Sparse) else made.contiguous()
 
 
 def _scaled(x: Any, by: Any) -> Any:

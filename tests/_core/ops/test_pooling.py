@@ -45,14 +45,15 @@ def windows(image: tuple[int, ...], k: Any, s: Any, p: Any, d: Any, out: tuple[i
 
 
 def greatest(x: Any, spots: Any, out: tuple[int, ...]) -> tuple[Any, Any]:
-    """The greatest of each window's elements and its position in the flattened image (the first one; NaN is greatest)."""
+    """The greatest of each window's elements and its position in the flattened image: the first one, of NaNs the last, as in PyTorch."""
     image = x.shape[2:]
     values, at = np.zeros((*x.shape[:2], *out), x.dtype), np.zeros((*x.shape[:2], *out), np.int64)
     flat = x.reshape(*x.shape[:2], -1)
     for place, axes in spots:
         index = np.array([np.ravel_multi_index(c, image) for c in itertools.product(*axes)])
         seen = flat[:, :, index]
-        best = index[np.argmax(np.where(np.isnan(seen), np.inf, seen), -1)]
+        nan = np.isnan(seen)
+        best = index[np.where(nan.any(-1), seen.shape[-1] - 1 - np.argmax(nan[..., ::-1], -1), np.argmax(seen, -1))]
         values[(slice(None), slice(None), *place)] = np.take_along_axis(flat, best[..., None], 2)[..., 0]
         at[(slice(None), slice(None), *place)] = best
     return values, at
@@ -235,7 +236,7 @@ def test_out_of_means() -> None:
 
 
 def direct(x, kernel, stride, padding, dilation, out):
-    """Values and positions; the first of equals, NaN above all."""
+    """Values and positions; the first of equals, NaN above all, of several the last."""
     values, at = np.empty((*x.shape[:2], *out), x.dtype), np.empty((*x.shape[:2], *out), np.int64)
     for place in itertools.product(*map(range, values.shape)):
         best = None
@@ -243,7 +244,7 @@ def direct(x, kernel, stride, padding, dilation, out):
             where = [o * s - p + t * d for o, s, p, t, d in zip(place[2:], stride, padding, tap, dilation, strict=True)]
             if all(0 <= w < i for w, i in zip(where, x.shape[2:], strict=True)):
                 v = x[(*place[:2], *where)]
-                if best is None or v > best or (v != v and best == best):
+                if best is None or v > best or v != v:
                     best, position = v, np.ravel_multi_index(where, x.shape[2:])
         values[place], at[place] = best, position
     return values, at
@@ -575,3 +576,28 @@ def test_means_of_unequal_windows_are_those_of_their_own_elements_alone(last: bo
     made.sum().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(share, a.shape), rtol=1e-5)
     assert x.grad.is_contiguous(memory_format=fb.channels_last) == last
+
+
+@pytest.mark.parametrize("d", [fb.float32, fb.float64, fb.bfloat16])
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_of_several_that_are_no_numbers_a_window_takes_the_last(device: str, size: int, d: Any) -> None:
+    """In windows of any size, in both layouts, and of adaptive ones that are not all of a size; gradients go there too."""
+    rng = np.random.default_rng(size)
+    a = rng.integers(-50, 50, (2, 3, 17, 16)).astype(np.float32)
+    a[rng.random(a.shape) < 0.2] = np.nan
+    for x in (fb.tensor(a, dtype=d, device=device), fb.tensor(a, dtype=d, device=device).to(memory_format=fb.channels_last)):
+        x.requires_grad_()
+        y, at = F.max_pool2d(x, size, 2, return_indices=True)
+        spots = list(windows((17, 16), (size,) * 2, (2, 2), (0, 0), (1, 1), tuple(y.shape[2:])))
+        want, where = greatest(a, spots, tuple(y.shape[2:]))
+        np.testing.assert_array_equal(plain(y), want)
+        np.testing.assert_array_equal(at.cpu().numpy(), where)
+        g, = fb.autograd.grad(y, x, fb.ones_like(y))
+        counts = np.zeros((6, 17 * 16))
+        np.add.at(counts, (np.arange(6)[:, None], where.reshape(6, -1)), 1)
+        np.testing.assert_array_equal(plain(g).reshape(6, -1), counts)
+        y, at = F.adaptive_max_pool2d(x, (5, size), return_indices=True)
+        cells = [((i, j), [range(i * 17 // 5, -(-(i + 1) * 17 // 5)), range(j * 16 // size, -(-(j + 1) * 16 // size))]) for i in range(5) for j in range(size)]
+        want, where = greatest(a, cells, (5, size))
+        np.testing.assert_array_equal(plain(y), want)
+        np.testing.assert_array_equal(at.cpu().numpy(), where)

@@ -422,3 +422,19 @@ def test_saddmm_is_sspaddmm() -> None:
     a, b = torch.eye(2).to_sparse(), torch.ones(2, 2)
     assert torch.saddmm(a, a, b, beta=2, alpha=3).to_dense().tolist() == torch.sspaddmm(a, a, b, beta=2, alpha=3).to_dense().tolist() == [[5, 3], [3, 5]]
     assert not hasattr(torch.Tensor, "saddmm")
+
+
+def test_sspaddmm_of_a_sparse_input_is_sparse() -> None:
+    """mat2 may lie in any way; the entries of the product come to those of the input."""
+    a, x = torch.tensor([[0.0, 1], [2, 0]]).to_sparse(), torch.arange(6.0).reshape(3, 2).t()
+    made = torch.sspaddmm(torch.tensor([[1.0, 0, 2], [0, 3, 0]]).to_sparse(), a, x, beta=2)
+    assert made.layout is torch.sparse_coo and made.to_dense().tolist() == [[3, 3, 9], [0, 10, 8]]
+
+
+def test_addmm_of_a_sparse_matrix_is_row_by_row() -> None:
+    """Whatever the layout of what it is added to, as in PyTorch."""
+    a, x = torch.tensor([[0.0, 1], [2, 0]]).to_sparse(), torch.arange(6.0).reshape(3, 2).t()
+    for input in (x, torch.ones(1, 3).expand(2, 3), torch.ones(3, 2).t()):
+        made = torch.sparse.addmm(input, a, x, beta=3, alpha=2)
+        assert made.stride() == (3, 1)
+        np.testing.assert_array_equal(made.numpy(), 3 * input.numpy() + 2 * (a.to_dense().numpy() @ x.numpy()))
