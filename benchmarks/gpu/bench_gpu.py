@@ -4,10 +4,12 @@ Both libraries work in one process on one GPU, in turns, and the limits of the l
 the driver's own copies.  That process is a child of this one: should it hang, crash, or a fault end its use of the GPU, the line is
 given up and the next ones go on in a new child.  Each line has its time, and all of them have; the table is written anew after each.
 
-A line is warmed up, then measured seven times over some hundredth of a second or more, and the median counts; PyTorch uses its fused
-optimizers, cuDNN's search and the faster of its attentions.  Some lines are measured with torch.compile around them too, when all lines have been
-measured without, as it takes far longer to compile than a line does; --no-compile leaves that out.  A line's limit is the time that
-its bytes take at the measured rates, its operations at the rate of the GPU's data sheet, or its launches at that of the driver's own.
+A line is warmed up until its time is steady, on both sides alike: its first two repetitions apart, which compile and plan, it is repeated in groups of
+a fiftieth of a second or more until six in a row were not a twentieth faster than the fastest before, for at most four seconds. Then it is measured
+seven times over some hundredth of a second or more, and the median counts; PyTorch uses its fused optimizers, cuDNN's search and the faster of its
+attentions.  Some lines are measured with torch.compile around them too, when all lines have been measured without, as it takes far longer to compile
+than a line does; --no-compile leaves that out.  A line's limit is the time that its bytes take at the measured rates, its operations at the rate of the
+GPU's data sheet, or its launches at that of the driver's own.
 --smoke tries every line at a thousandth of its size, once, on the tests' fake driver where there is no GPU: its figures mean nothing.
 Exit status: 0 where every aim was reached (with --smoke: where every line ran), 1 where one was not, 2 where there is no GPU.
 """
@@ -36,7 +38,8 @@ from gpu_lines import GIB, MIB, SMOKE, Line, Sizes, all_lines  # noqa: E402
 
 _SHORT = 0.06  # seconds of one measurement
 _ROUNDS = 7
-_LONG = 5.0  # seconds after which one side of a line is measured no further
+_GROUP, _STEADY, _FASTER, _WARMED = 0.02, 6, 0.95, 4.0  # see `warmed`
+_LONG = 5.0  # seconds after which one side of a line that is warm is measured no further
 _RESTARTS = 12  # children that may be lost
 _HEAD = ["| work | torch | flambeau | times as fast | flambeau's rate | aim | limit | torch.compile |", "|---|---|---|---|---|---|---|---|"]
 
@@ -44,7 +47,6 @@ _HEAD = ["| work | torch | flambeau | times as fast | flambeau's rate | aim | li
 # ------------------------------------------------------------------------------------------------------------ in the child
 def measure(t: Any, line: Line, once: bool = False, compiled: bool = False) -> float:
     """Seconds of one repetition; compiled: by the library's compiler."""
-    begun = time.perf_counter()
     t.set_float32_matmul_precision("highest")  # a line that wants another says so
     t.backends.cudnn.benchmark = True
     work = line.setup(t)
@@ -53,14 +55,9 @@ def measure(t: Any, line: Line, once: bool = False, compiled: bool = False) -> f
     if line.clock == "host":
         import host_cost
         return float(host_cost.measure(t, work, *((1, 3) if once else (60, 100)))) * 1e-6
-    for _ in range(2):
-        work()
-        t.cuda.synchronize()
-    since = time.perf_counter()
-    work()
-    t.cuda.synchronize()
-    took = [time.perf_counter() - since]
-    n = max(1, min(2000, int(_SHORT / max(took[0], 1e-6))))
+    took = warmed(t, work, 0.0 if once else _WARMED)
+    n = max(1, min(2000, int(_SHORT / max(took, 1e-6))))
+    begun = time.perf_counter()
     start, end = (t.cuda.Event(enable_timing=True) for _ in range(2))
     rounds: list[float] = []
     for _ in range(1 if once else _ROUNDS):
@@ -75,6 +72,27 @@ def measure(t: Any, line: Line, once: bool = False, compiled: bool = False) -> f
         wall = (time.perf_counter() - since) / n
         rounds.append(start.elapsed_time(end) / 1e3 / n if line.clock == "gpu" else wall)
     return statistics.median(rounds)
+
+
+def warmed(t: Any, work: Any, most: float = _WARMED) -> float:
+    """Seconds of a repetition, waited for, once they no longer fall: what is learned of calls, and what a library still tries, is behind it then.  The first
+    two repetitions do not count.  most: seconds after them."""
+    for _ in range(2):
+        work()
+        t.cuda.synchronize()
+    until = time.perf_counter() + most
+    best, steady = float("inf"), 0
+    while True:
+        since, n = time.perf_counter(), 0
+        while not n or time.perf_counter() - since < _GROUP and most:
+            work()
+            n += 1
+        t.cuda.synchronize()
+        took = (time.perf_counter() - since) / n
+        steady = 0 if took < _FASTER * best else steady + 1
+        best = min(best, took)
+        if steady >= _STEADY or time.perf_counter() >= until:
+            return best
 
 
 def limits(nbytes: int = GIB, rounds: int = 6) -> dict[str, float]:

@@ -15,6 +15,7 @@ from tests._core.drivers.nvidia.running import on_fake
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
+import bench_gpu  # noqa: E402
 import gpu_lines  # noqa: E402
 
 
@@ -31,6 +32,43 @@ def test_what_is_measured() -> None:
                  "sort of", "top 50", "ResNet-50", "ConvNeXt-T", "a mask", "no mask"):
         assert any(text in n for n in names), text
     assert [line.name.split(",")[0].split(" of ")[0] for line in gpu_lines.all_lines(gpu_lines.SMOKE)]
+
+
+class _Clock:
+    """A library whose work takes the time it says, one repetition after another; the last of them from then on."""
+
+    def __init__(self, *takes: float) -> None:
+        self.takes, self.now, self.calls, self.cuda = list(takes), 100.0, 0, self
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def synchronize(self) -> None:
+        self.now += 1e-6
+
+    def work(self) -> None:
+        self.now += self.takes[min(self.calls, len(self.takes) - 1)]
+        self.calls += 1
+
+
+@pytest.mark.parametrize("takes, steady, calls", [
+    ((0.03,), 0.03, 9),  # two, one to begin with, six that were no faster
+    ((10.0, 0.3, *[0.22] * 5, 0.017), 0.017, 21),  # two repetitions of 17 ms are a group
+    ((10.0, 0.1, 0.019, 0.021, 0.03, 0.025), 0.020, 10),
+    ((30.0, 9.0, 5.0), 5.0, 3),  # four seconds are all it has
+    ((1e-4,), 1e-4, 1402)])
+def test_a_line_is_warm_when_its_time_is_steady(monkeypatch: pytest.MonkeyPatch, takes: tuple[float, ...], steady: float, calls: int) -> None:
+    t = _Clock(*takes)
+    monkeypatch.setattr(bench_gpu, "time", t)
+    assert bench_gpu.warmed(t, t.work) == pytest.approx(steady, rel=0.02)
+    assert t.calls == pytest.approx(calls, rel=0.01)
+
+
+def test_a_time_that_falls_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = _Clock(*[2.0 * 0.9 ** k for k in range(30)])
+    monkeypatch.setattr(bench_gpu, "time", t)
+    bench_gpu.warmed(t, t.work)
+    assert bench_gpu._WARMED <= t.now - 100.0 - 3.8 < bench_gpu._WARMED + 2.0  # the first two take 3.8
 
 
 def bench(tmp_path: Path, *options: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]], dict[str, Any]]:
