@@ -26,7 +26,7 @@ OTHERWISE: dict[str, tuple[str, str]] = {
     "adaptive_avg_pool2d to one": (ONE_RULE, "like rows"), "nearest": (ONE_RULE, "rows"), "bilinear": (ONE_RULE, "rows"), "bicubic": (ONE_RULE, "like rows"),
     "pixel_shuffle": (ONE_RULE, "rows"), "pixel_unshuffle": (ONE_RULE, "rows"), "channel_shuffle": (ONE_RULE, "rows"),
     "pad": ("the gradient is the part of the arriving one within the border, and nothing is copied", "like rows"),
-    **dict.fromkeys(("conv2d", "conv2d of rows", "conv2d of points", "conv_transpose2d", "conv2d of channels apart"), (
+    **dict.fromkeys(("conv2d", "conv2d of rows", "conv_transpose2d", "conv2d of channels apart"), (
         "the CPU's convolutions are done row by row; to lay each result anew would cost 8 to 30 %. Those of GPUs lie as PyTorch's", "like rows")),
 }
 

@@ -27,7 +27,7 @@ from .copies import cast_program, contiguous, laid_by
 from .creation import zeros_meta
 from .device_errors import mismatch
 from .elementwise import saved_tensor
-from .matmul import _product, _type_name
+from .matmul import _product, _type_name, linear, matmul, mm
 from .table import op
 
 Sizes = tuple[int, ...]
@@ -87,6 +87,34 @@ def _is_plain(g: Geometry) -> bool:
     return all(k == 1 for k in g.kernel) and all(s == 1 for s in g.stride) and not any(g.padding)
 
 
+def _by_pixels(g: Geometry, *images: Tensor) -> bool:
+    """Whether it is a product of matrices whose rows are pixels, as the images have their channels innermost."""
+    return g.groups == 1 and _is_plain(g) and all(
+        i.meta.numel and i.meta.dtype.kind == "f" and not i.meta.contiguous and layout.is_channels_last(i.meta.shape, i.meta.strides) for i in images)
+
+
+def _pixels(t: Tensor) -> Tensor:
+    """Images with their channels innermost, or a kernel of one element, as a matrix: a row for each pixel, or each result."""
+    c = t.meta.shape[1]
+    t = t.detach() if layout.is_channels_last(t.meta.shape, t.meta.strides) else contiguous(t.detach())
+    return _raw(t, (t.meta.numel // c, c), (c, 1))
+
+
+def _by_planes(g: Geometry, image: Tensor) -> bool:
+    """Whether it is a product of the kernel with each image, as a matrix of its channels' planes."""
+    return g.groups == 1 and _is_plain(g) and bool(image.meta.numel)
+
+
+def _planes(t: Tensor) -> Tensor:
+    n, c = t.meta.shape[:2]
+    plane = layout.numel(t.meta.shape[2:])
+    return _raw(contiguous(t.detach()), (n, c, plane), (c * plane, plane, 1))
+
+
+def _image(pixels: Tensor, shape: Sizes) -> Tensor:
+    return _raw(pixels, shape, tuple(layout.channels_last_strides(shape)))
+
+
 def _columns(view: Tensor, i: int, count: int, scratch: Tensor | None, g: Geometry) -> Tensor:
     """Columns (count, C prod(kernel), prod(out)) of images i ... of a window view."""
     n, c = view.meta.shape[:2]
@@ -119,7 +147,13 @@ def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tens
     made = convolve("forward", x, w, g, shape, bias)
     if made is not None:
         return made
+    if _by_pixels(g, x):
+        with no_recording():
+            return _image(linear(_pixels(x), _pixels(w), None if bias is None else bias.detach()), shape)
     if _is_narrow(x.meta.dtype):
+        if bias is None and _by_planes(g, x):
+            with no_recording():
+                return matmul(_pixels(w), _planes(x)).reshape(shape)
         return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.meta.dtype)
     alone = None if bias is None else convolve("forward", x, w, g, shape)
     out = empty(shape, x.meta.dtype, x.meta.device) if alone is None else alone
@@ -185,7 +219,13 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
     made = convolve("images", w, gy, g, shape)
     if made is not None:
         return made
+    if _by_pixels(g, gy):
+        with no_recording():
+            return _image(mm(_pixels(gy), _pixels(w)), shape)
     if _is_narrow(gy.meta.dtype):
+        if _by_planes(g, gy):
+            with no_recording():
+                return matmul(_pixels(w).t(), _planes(gy)).reshape(shape)
         return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.meta.dtype)
     k = len(g.kernel)
     borders = tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True))
@@ -242,6 +282,9 @@ def _to_weight_raw(gy: Tensor, x: Tensor, g: Geometry) -> Tensor:
     made = convolve("weights", x, gy, g, (o, cg, *g.kernel))
     if made is not None:
         return made
+    if _by_pixels(g, x, gy):
+        with no_recording():
+            return mm(_pixels(gy).t(), _pixels(x)).reshape(o, cg, *g.kernel)
     if _is_narrow(d):
         return to_dtype(_to_weight_raw(_wide(gy), _wide(x), g), d)
     out = empty((o, cg, *g.kernel), d, x.meta.device)

@@ -220,3 +220,25 @@ def test_transposed_convolution_with_pixels_in_no_window(dtype, stride, padding,
     for i, k in itertools.product(range(4), range(3)):
         want[:, :, i * stride + k * dilation] += x.numpy()[:, :, i] @ w.numpy()[:, :, k]
     np.testing.assert_array_equal(found.numpy(), want[:, :, padding:size - padding])
+
+
+@pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_kernels_of_one_element_are_products_of_pixels(name: str, last: bool, biased: bool, device: str) -> None:
+    d, rng = getattr(fb, name), np.random.default_rng(7)
+    lies = fb.channels_last if last else fb.contiguous_format
+    x, w, b = (fb.tensor(rng.integers(-4, 5, s) / 4, dtype=d).to(device) for s in ((3, 5, 4, 6), (7, 5, 1, 1), (7,)))
+    x = x.contiguous(memory_format=lies)
+    leaves = [t.requires_grad_() for t in ((x, w, b) if biased else (x, w))]
+    y = F.conv2d(*leaves)
+    g = fb.tensor(rng.integers(-4, 5, (3, 7, 4, 6)) / 4, dtype=d).to(device)
+    grads = fb.autograd.grad(y, leaves, g.contiguous(memory_format=lies))
+    xs, ws, bs, gs = (t.detach().cpu().double().numpy() for t in (x, w, b, g))
+    want = direct(xs, ws, (1, 1), (0, 0), (1, 1), 1) + (bs.reshape(1, -1, 1, 1) if biased else 0)
+    sums = np.einsum("nohw,oc->nchw", gs, ws[:, :, 0, 0]), np.einsum("nohw,nchw->oc", gs, xs)[..., None, None], gs.sum((0, 2, 3))
+    tolerance = {"bfloat16": 8e-3, "float16": 1e-3}.get(name, 1e-6)
+    for got, expected in zip((y, *grads), (want, *sums), strict=False):
+        np.testing.assert_allclose(got.detach().cpu().double().numpy(), expected, rtol=tolerance, atol=tolerance)
+    if last and device == "cpu":
+        assert y.is_contiguous(memory_format=fb.channels_last) and grads[0].is_contiguous(memory_format=fb.channels_last)
