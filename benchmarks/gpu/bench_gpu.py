@@ -5,7 +5,7 @@ the driver's own copies.  That process is a child of this one: should it hang, c
 given up and the next ones go on in a new child.  Each line has its time, and all of them have; the table is written anew after each.
 
 A line is warmed up until its time is steady, on both sides alike: its first two repetitions apart, which compile and plan, it is repeated in groups of
-a fiftieth of a second or more until six in a row were not a twentieth faster than the fastest before, for at most four seconds. Then it is measured
+a fiftieth of a second or more until for half a second none of them, six at least, was a twentieth faster, for at most four seconds. Then it is measured
 seven times over some hundredth of a second or more, and the median counts; PyTorch uses its fused optimizers, cuDNN's search and the faster of its
 attentions.  Some lines are measured with torch.compile around them too, when all lines have been measured without, as it takes far longer to compile
 than a line does; --no-compile leaves that out.  A line's limit is the time that its bytes take at the measured rates, its operations at the rate of the
@@ -38,7 +38,7 @@ from gpu_lines import GIB, MIB, SMOKE, Line, Sizes, all_lines  # noqa: E402
 
 _SHORT = 0.06  # seconds of one measurement
 _ROUNDS = 7
-_GROUP, _STEADY, _FASTER, _WARMED = 0.02, 6, 0.95, 4.0  # see `warmed`
+_GROUP, _GROUPS, _STEADY, _FASTER, _WARMED = 0.02, 6, 0.5, 0.95, 4.0  # see `warmed`
 _LONG = 5.0  # seconds after which one side of a line that is warm is measured no further
 _RESTARTS = 12  # children that may be lost
 _HEAD = ["| work | torch | flambeau | times as fast | flambeau's rate | aim | limit | torch.compile |", "|---|---|---|---|---|---|---|---|"]
@@ -81,7 +81,8 @@ def warmed(t: Any, work: Any, most: float = _WARMED) -> float:
         work()
         t.cuda.synchronize()
     until = time.perf_counter() + most
-    best, steady = float("inf"), 0
+    best = mark = float("inf")
+    steady, since_then = 0, time.perf_counter()
     while True:
         since, n = time.perf_counter(), 0
         while not n or time.perf_counter() - since < _GROUP and most:
@@ -89,9 +90,10 @@ def warmed(t: Any, work: Any, most: float = _WARMED) -> float:
             n += 1
         t.cuda.synchronize()
         took = (time.perf_counter() - since) / n
-        steady = 0 if took < _FASTER * best else steady + 1
-        best = min(best, took)
-        if steady >= _STEADY or time.perf_counter() >= until:
+        best, steady = min(best, took), steady + 1
+        if took < _FASTER * mark:
+            mark, steady, since_then = took, 0, time.perf_counter()
+        if (steady >= _GROUPS and time.perf_counter() - since_then >= _STEADY) or time.perf_counter() >= until:
             return best
 
 
