@@ -128,6 +128,8 @@ SEGMENT = 1 << 15  # the longest stretch of a row in one unit
 BAND = 64  # places along the inputs' axis that a unit of tiles has
 MOST_NODES = 24  # every tile holds the whole formula once for each of its lines
 STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
+FEW_ROWS = 8  # along an axis
+NEAR_BYTES = 1 << 14  # of memory that an axis lies over, half of the first cache
 FLAT_MULTIPLE = 64  # of elements, in a unit of one axis
 
 
@@ -175,11 +177,21 @@ class ByVectors(MapLoops):
         nbytes, _ = price(program, domain, tuple(self.steps))
         self.ns = self.facts.cost(nbytes, self.elements)
         self.parallel = self.ns > PARALLEL_NS
-        self.places = tuple((d, next((k for k, a in enumerate(reversed(self.axes)) if a.source == d), None)) for d in self.coords)
         self.outer, self.segments, self.length = self.axes[-2::-1], 1, self.inner.size
         self.across: Across | None = None
         if not self._turns(program):
+            self._lengthen()
             self._lines()
+        self.places = tuple((d, next((k for k, a in enumerate(reversed(self.axes)) if a.source == d), None)) for d in self.coords)
+
+    def _lengthen(self) -> None:
+        """Has the longer of the two axes outside of the innermost walked first, where that stays in the first cache: along it a row costs the least."""
+        if self.ordered or len(self.axes) < 3:
+            return
+        *rest, far, near, inner = self.axes
+        if near.size < FEW_ROWS and far.size >= 2 * near.size and all(abs(s) * far.size <= NEAR_BYTES for s in far.strides):
+            self.axes = [*rest, near, far, inner]
+            self.outer = self.axes[-2::-1]
 
     def _lines(self) -> None:
         elements, inner, outer = self.elements, self.inner, self.outer

@@ -169,3 +169,14 @@ def test_short_rows_are_joined_side_by_side() -> None:
     assert (plan.stage.width, plan.stage.units) == (256, 4) and plan.stage.turned().vector.size == 1000
     for length, blocks in ((12, True), (127, True), (128, False), (8, False)):
         assert reductions.ByVectors(SUM, (1000, length), ((1,), (length, 1))).blocks == blocks
+
+
+def test_few_rows_along_an_axis_are_walked_outside_of_more() -> None:
+    def walked(rows: int, far: int) -> list[int]:
+        domain, steps = (8, far, rows, 16), (far * rows * 16, rows * 16, 16, 1)
+        return [a.size for a in maps.ByVectors(ADD, domain, (steps, (far * rows * 16, 16, far * 16, 1), steps)).outer]
+    assert walked(2, 32) == [32, 2, 8] and walked(8, 32) == [8, 32, 8] and walked(2, 3) == [2, 3, 8]
+    assert walked(2, 1 << 10) == [2, 1 << 10, 8]  # beyond the first cache
+    placed = Map((X + E.cast(E.coord(1), float32),), (float32,))
+    plan = maps.ByVectors(placed, (8, 32, 2, 16), ((1024, 32, 16, 1), (1024, 16, 512, 1)))
+    assert [a.size for a in plan.outer] == [32, 2, 8] and plan.places == ((1, 1),)
