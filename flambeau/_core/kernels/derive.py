@@ -130,6 +130,18 @@ _RULES: dict[str, Rule] = {
 }
 
 
+def _past_exp(e: Expr, g: Expr) -> tuple[tuple[Expr, Expr], ...] | None:
+    """Gradients of n / (1 + exp(u)) at n and u; None for another quotient.  By the rules one after the other the infinite exp of a large u would be
+    multiplied by the 0 that arrives there."""
+    n, b = e.args
+    if b.op != "add" or b.dtype.kind != "f":
+        return None
+    one, power = b.args if b.args[0].op == "const" else b.args[::-1]
+    if one.op != "const" or one.value != 1.0 or power.op != "exp":
+        return None
+    return (n, g / b), (power.args[0], -g * (e * (1.0 - 1.0 / b)))
+
+
 def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Sequence[Expr]) -> list[Expr | None]:
     """For each wanted leaf, the sum over roots of upstream * d root / d leaf, or None where it is zero everywhere.
 
@@ -151,7 +163,8 @@ def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Se
         rule = _RULES.get(e.op)
         if rule is None:
             raise NotImplementedError(f"the primitive {e.op!r} has no derivative")
-        for a, ga in zip(e.args, rule(e, e.args, g), strict=True):
+        passed = _past_exp(e, g) if e.op == "div" and all(e.args[1] is not w for w in wanted) else None
+        for a, ga in passed or zip(e.args, rule(e, e.args, g), strict=True):
             if ga is None or a not in needed or a.dtype.kind not in "fc":
                 continue
             if ga.dtype is not a.dtype:

@@ -122,9 +122,10 @@ def kept(f: F) -> F:
         with _lock:  # which is re-entrant
             if epoch == since:
                 plans = _kept["plans"]
-                if number not in plans:
-                    keep_since(since, plans, number, {})
-                keep_since(since, plans[number], args, made)
+                mine = plans.get(number)
+                if mine is None:
+                    keep_since(since, plans, number, mine := {})
+                keep_since(since, mine, args, made)  # a finalizer may have ended the epoch in between
         return made
     return find  # type: ignore[return-value]
 

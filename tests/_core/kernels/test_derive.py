@@ -162,3 +162,27 @@ def test_primitives_without_a_derivative_say_so():
     with pytest.raises(NotImplementedError, match="the primitive 'strange' has no derivative"):
         derive.gradients([odd], [G], [X])
     assert derive.gradients([E.nextafter(X, Y)], [G], [X]) == [None] and (X > 0).dtype is bool_
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_logistic_function_has_a_slope_where_its_exponential_is_infinite(order):
+    """n / (1 + exp(u)), in either order of the sum: u and n of any size, by slopes of the logistic function s: s(1 - s), and s(1 - s)(1 - 2s)."""
+    at = np.array([-1e5, -800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0, 1e5])
+    with np.errstate(over="ignore"):
+        s = 1 / (1 + np.exp(at))
+    for f in (Y / (1.0 + E.exp(X)), Y / (E.exp(X) + 1.0)):
+        by_x, by_y = derive.gradients([f], [E.const(1, float64)], [X, Y])
+        if order == 2:
+            by_x, = derive.gradients([by_x], [E.const(1, float64)], [X])
+        with np.errstate(over="ignore"):
+            found = evaluate(by_x, [at, np.full(9, 3.0)])
+        want = -s * (1 - s) if order == 1 else s * (1 - s) * (1 - 2 * s)
+        np.testing.assert_allclose(found, 3 * want, atol=1e-15)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(evaluate(by_y, [at, np.full(9, 3.0)]), s)
+
+
+def test_another_quotient_is_derived_by_the_rules():
+    for f in (1.0 / (2.0 + E.exp(X)), 1.0 / (1.0 + E.exp2(X)), Y / (1.0 + X), E.exp(X) / (1.0 + E.exp(X))):
+        got = derive.gradients([f], [E.const(1, float64)], [X])[0]
+        np.testing.assert_allclose(evaluate(got, [0.7, 0.4]), slopes(f, [0.7, 0.4])[0], rtol=1e-8)

@@ -355,3 +355,22 @@ def test_what_is_bound_while_the_world_changes_is_not_kept(name: str, opens: boo
         assert [_launches(work) for _ in range(2)][1] == want
     finally:
         looking.close()
+
+
+def test_a_function_that_is_kept_gives_its_plan_where_the_epoch_ends_while_it_is_put_away(monkeypatch):
+    """A finalizer may end it there: the lock is re-entrant."""
+    usual = caches.keep_since
+
+    def ending(*args):
+        caches.forget()
+        usual(*args)
+    monkeypatch.setattr(caches, "keep_since", ending)
+    made = []
+
+    @caches.kept
+    def plan(x):
+        made.append(x)
+        return x + 1
+    assert plan(1) == plan(1) == 2 and made == [1, 1]
+    monkeypatch.setattr(caches, "keep_since", usual)
+    assert plan(1) == plan(1) == 2 and made == [1, 1, 1]

@@ -192,3 +192,29 @@ def test_hooks_on_saved_tensors_see_a_layer(device):
     assert seen
     for a, p in zip(expected, net.parameters(), strict=True):
         np.testing.assert_allclose(a.cpu().numpy(), p.grad.cpu().numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_gates_that_are_shut_have_gradients(kind, device):
+    """Where a gate's exponential is infinite in float32, the gradients are those of the same network in float64."""
+    flambeau.manual_seed(3)
+    whole = getattr(nn, kind)(3, 4, 2, batch_first=True, dtype=flambeau.float64)
+    for p in whole.parameters():
+        nn.init.normal_(p)
+    layer = getattr(nn, kind)(3, 4, 2, batch_first=True, dtype=flambeau.float32).to(device)
+    layer.load_state_dict(whole.state_dict())
+    for size in (1, 30, 100, 300):
+        x = (flambeau.randn(2, 5, 3, dtype=flambeau.float64) * size).requires_grad_()
+        y = x.detach().float().to(device).requires_grad_()
+        whole(x)[0].abs().sum().backward()
+        layer(y)[0].abs().sum().backward()
+        assert y.grad.isfinite().all()
+        np.testing.assert_allclose(y.grad.cpu().numpy(), x.grad.numpy(), rtol=2e-2, atol=2e-4)
+        assert all(p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_glu_has_a_gradient_where_its_gate_is_shut():
+    for d in (flambeau.float32, flambeau.float64, flambeau.bfloat16):
+        x = flambeau.tensor([2.0, 3.0, 2.0, -1e4, 0.0, 1e4], dtype=d, requires_grad=True)
+        nn.functional.glu(x).sum().backward()
+        assert x.grad.tolist() == [0.0, 0.5, 1.0, 0.0, 0.75, 0.0]
