@@ -27,7 +27,7 @@ from .copies import cast_program, contiguous, laid_by
 from .creation import zeros_meta
 from .device_errors import mismatch
 from .elementwise import saved_tensor
-from .matmul import _product, _type_name, linear, matmul, mm
+from .matmul import _BY_KERNEL, _plan, _product, _type_name, linear, matmul, mm
 from .table import op
 
 Sizes = tuple[int, ...]
@@ -154,6 +154,11 @@ def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tens
         if bias is None and _by_planes(g, x):
             with no_recording():
                 return matmul(_pixels(w), _planes(x)).reshape(shape)
+        if _narrow_columns(x, w, g):
+            out = empty(shape, x.meta.dtype, x.meta.device)
+            if bias is not None:  # it is among the sums before they are rounded
+                _copy(out, bias.detach().reshape((1, -1) + (1,) * len(g.kernel)).expand(shape))
+            return _by_columns(out, x, w, g, bias is not None)
         return to_dtype(_forward_raw(_wide(x), _wide(w), _wide(bias), g), x.meta.dtype)
     alone = None if bias is None else convolve("forward", x, w, g, shape)
     out = empty(shape, x.meta.dtype, x.meta.device) if alone is None else alone
@@ -165,7 +170,17 @@ def _forward_raw(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry) -> Tens
     return out
 
 
-def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry) -> Tensor:
+def _narrow_columns(x: Tensor, w: Tensor, g: Geometry) -> bool:
+    """Whether the device has products of this 16-bit type for columns: wider ones take longer than the columns do."""
+    if g.groups > 1 or not (x.meta.numel and w.meta.numel):
+        return False
+    o, rows, cols = w.meta.shape[0], w.meta.numel // w.meta.shape[0], math.prod(g.out)
+    c, a, b = (meta(s, None, x.meta.dtype, x.meta.device) for s in ((1, o, cols), (1, o, rows), (1, rows, cols)))
+    return _plan(c, a, b, 1.0, 0.0) is not _BY_KERNEL
+
+
+def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry, more: bool = False) -> Tensor:
+    """Writes the convolution to out, or adds it there."""
     n, c = x.meta.shape[:2]
     o = w.meta.shape[0]
     if not out.meta.numel:
@@ -185,7 +200,7 @@ def _by_columns(out: Tensor, x: Tensor, w: Tensor, g: Geometry) -> Tensor:
         else:
             columns = scratch = _columns(view, i, count, scratch, g)
         target = _raw(out, (count, o, cols), (o * cols, cols, 1), i * o * cols)
-        _product(target, _raw(wide, (count, o, rows), (0, rows, 1)), columns)
+        _product(target, _raw(wide, (count, o, rows), (0, rows, 1)), columns, 1.0, 1.0 if more else 0.0)
     return out
 
 
@@ -226,15 +241,17 @@ def _to_input_raw(gy: Tensor, w: Tensor, g: Geometry) -> Tensor:
         if _by_planes(g, gy):
             with no_recording():
                 return matmul(_pixels(w).t(), _planes(gy)).reshape(shape)
-        return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.meta.dtype)
     k = len(g.kernel)
     borders = tuple(d * (s - 1) - p for p, d, s in zip(g.padding, g.dilation, g.kernel, strict=True))
     if g.groups == 1 and all(s == 1 for s in g.stride) and min(borders) >= 0 and o and not _is_plain(g):
         # stride 1: a plain convolution of g with the kernel turned round, unless some of the image is in no window (output_padding)
         turned = Geometry(g.stride, borders, g.dilation, g.groups, g.out, g.kernel, g.image)
         if all(size + b - p == i for size, b, p, i in zip(g.out, borders, g.padding, g.image, strict=True)):
-            out = empty(shape, gy.meta.dtype, gy.meta.device)
-            return _by_columns(out, gy, w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1), turned)
+            there = w.detach().flip(tuple(range(2, 2 + k))).transpose(0, 1)
+            if not _is_narrow(gy.meta.dtype) or _narrow_columns(gy, there, turned):
+                return _by_columns(empty(shape, gy.meta.dtype, gy.meta.device), gy, there, turned)
+    if _is_narrow(gy.meta.dtype):
+        return to_dtype(_to_input_raw(_wide(gy), _wide(w), g), gy.meta.dtype)
     d = gy.meta.dtype
     gy, w = contiguous(gy.detach()), contiguous(w.detach())
     rows, cols, og = cg * math.prod(g.kernel), math.prod(g.out), o // g.groups

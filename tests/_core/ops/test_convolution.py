@@ -242,3 +242,24 @@ def test_kernels_of_one_element_are_products_of_pixels(name: str, last: bool, bi
         np.testing.assert_allclose(got.detach().cpu().double().numpy(), expected, rtol=tolerance, atol=tolerance)
     if last and device == "cpu":
         assert y.is_contiguous(memory_format=fb.channels_last) and grads[0].is_contiguous(memory_format=fb.channels_last)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("xs", "ws", "stride", "padding"), [
+    ((1, 300, 5, 6), (4, 300, 3, 3), 1, 1), ((3, 5, 9, 8), (7, 5, 3, 2), 2, 1), ((2, 6, 11), (3, 6, 5), 1, 2)])
+def test_16_bits_are_rounded_once_with_the_bias_among_the_sums(name: str, xs: tuple, ws: tuple, stride: int, padding: int) -> None:
+    d, rng, n = getattr(fb, name), np.random.default_rng(9), len(xs) - 2
+    x, w, b = (fb.tensor(rng.standard_normal(s), dtype=d) for s in (xs, ws, ws[:1]))
+    b = b * 50
+    leaves = [t.requires_grad_() for t in (x, w, b)]
+    y = {1: F.conv1d, 2: F.conv2d}[n](*leaves, stride, padding)
+    xd, wd, bd = (t.detach().double().numpy() for t in (x, w, b))
+    want = direct(xd, wd, (stride,) * n, (padding,) * n, (1,) * n, 1) + bd.reshape(1, -1, *(1,) * n)
+    half = 2.0 ** -(8 if name == "bfloat16" else 11)  # of a last place, at most
+    np.testing.assert_allclose(y.detach().double().numpy(), want, rtol=1.05 * half, atol=1e-4)
+    g = fb.tensor(rng.standard_normal(y.shape), dtype=d)
+    got = fb.autograd.grad(y, leaves, g)
+    wide = [t.detach().double().requires_grad_() for t in leaves]
+    exact = fb.autograd.grad({1: F.conv1d, 2: F.conv2d}[n](*wide, stride, padding), wide, g.double())
+    for a, e in zip(got, exact, strict=True):
+        np.testing.assert_allclose(a.double().numpy(), e.numpy(), rtol=4 * half, atol=4 * half * float(e.abs().max()))
