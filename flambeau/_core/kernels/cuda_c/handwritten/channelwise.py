@@ -53,8 +53,9 @@ _WINDOWS = """
   left /= $down;
   const int channel0 = (int)(left % $sheaves) * $channels_in;
   const long long image = left / $sheaves;
-  const T* const from = (const T*)a.w[$turned ? 2 : 1] + image * $fn;
-  const T* const weights = (const T*)a.w[$turned ? 1 : 2];
+  const unsigned long long one = a.w[1], other = a.w[2];
+  const T* const from = (const T*)($turned ? other : one) + image * $fn;
+  const T* const weights = (const T*)($turned ? one : other);
 $read
   for (int k = (int)threadIdx.x; k < $channels_in * $taps; k += $threads)
     weight[$weight_at] = channel0 + k / $taps < $channels ? weights[(long long)channel0 * $taps + ($turned ? $other_end : k)] : (T)0;
