@@ -451,9 +451,11 @@ def _clamping(x: Any, lo: Any, hi: Any) -> tuple[Pointwise, tuple[Any, ...]]:
     if lo is None and hi is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     bounds = {name: _operand("clamp", name, b) for name, b in (("min", lo), ("max", hi)) if b is not None}
-    if isinstance(x, Tensor) and len({_wide(b) for b in bounds.values()}) > 1 and not all(map(_number_too, bounds.values())):
-        raise TypeError(f"clamp() received an invalid combination of arguments - got (Tensor, {type(lo).__name__}, {type(hi).__name__}), but expected "
-                        "both bounds to be tensors, or both to be numbers")
+    if isinstance(x, Tensor) and len({_wide(b) for b in bounds.values()}) > 1:
+        if not all(map(_number_too, bounds.values())):
+            raise TypeError(f"clamp() received an invalid combination of arguments - got (Tensor, {type(lo).__name__}, {type(hi).__name__}), but expected "
+                            "both bounds to be tensors, or both to be numbers")
+        bounds = {name: b.item() if isinstance(b, Tensor) else b for name, b in bounds.items()}
     made, operands = CLAMP if len(bounds) > 1 else CLAMP_MAX if lo is None else CLAMP_MIN, (x, *bounds.values())
     if isinstance(x, Tensor) and not any(isinstance(b, (Tensor, Expr)) for b in bounds.values()):
         common = made.common(operands)

@@ -535,3 +535,15 @@ def test_a_truth_written_in_place_asks_for_no_gradient_of_the_other_operand(name
         w = z * 2
         getattr(w, name)(y).sum().backward()
         assert z.grad.tolist() == [0, 0, 0] and y.grad is None
+
+
+def test_a_bound_of_no_axes_beside_a_number_is_a_number():
+    """Its type does not count then, as in PyTorch; beside another tensor it does."""
+    x = fb.tensor([0, 1, 9], dtype=fb.uint8)
+    for d in (fb.bfloat16, fb.float64):
+        for _ in range(4):
+            made = fb.clamp(x, fb.tensor(0.5, dtype=d), 2.5)
+            assert made.dtype is fb.float32 and made.tolist() == [0.5, 1.0, 2.5]
+            assert fb.clamp(x, 0.5, fb.tensor(2.5, dtype=d)).dtype is fb.float32
+            assert fb.clamp(x, fb.tensor(0.5, dtype=d), fb.tensor(2.5, dtype=d)).dtype is d
+    assert [fb.clamp(x, 1, fb.tensor(k)).tolist()[2] for k in range(2, 8)] == list(range(2, 8))
