@@ -313,7 +313,8 @@ def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: A
     if (x.meta.contiguous or layout.wants_channels_last(x.meta.shape, x.meta.strides)) and x.meta.numel and x.meta.dtype.kind in "fiu":
         p, single = _pool(name, n, x.meta, ceil, *_given(kernel, stride, padding, dilation))
         if p.few:
-            out = _over_windows("max", _bordered(contiguous(x).unsqueeze(0) if single else x, p, _lowest(x.meta.dtype)), p)
+            x = contiguous(x).unsqueeze(0) if single else x
+            out = _over_windows("max", x if p.inside else _bordered(x, p, _lowest(x.meta.dtype)), p)
             return out.squeeze(0) if single else out
     return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 

@@ -180,14 +180,13 @@ class ByVectors(MapLoops):
         self.outer, self.segments, self.length = self.axes[-2::-1], 1, self.inner.size
         self.across: Across | None = None
         if not self._turns(program):
-            self._lengthen()
+            if len(self.axes) > 2 and not self.ordered:
+                self._lengthen()
             self._lines()
         self.places = tuple((d, next((k for k, a in enumerate(reversed(self.axes)) if a.source == d), None)) for d in self.coords)
 
     def _lengthen(self) -> None:
         """Has the longer of the two axes outside of the innermost walked first, where that stays in the first cache: along it a row costs the least."""
-        if self.ordered or len(self.axes) < 3:
-            return
         *rest, far, near, inner = self.axes
         if near.size < FEW_ROWS and far.size >= 2 * near.size and all(abs(s) * far.size <= NEAR_BYTES for s in far.strides):
             self.axes = [*rest, near, far, inner]
