@@ -151,6 +151,8 @@ class Captured:
                 raise RuntimeError(f"capture: the replay leaves other values than the function in memory of {wrong.meta.nbytes} bytes that lives on")
         try:
             plan = Planned(recording, tensors, tree, shown)
+            if plan.device.type == "cuda":
+                raise Refused(f"work on {plan.device}, where no argument is")
             steps = plan.steps if self._check else shortened(plan)
             if not self._check:
                 plan.release(steps)

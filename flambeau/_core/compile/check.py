@@ -52,19 +52,35 @@ class State:
 
     def __init__(self, plan: Planned, operands: Sequence[Tensor]) -> None:
         stores: dict[int, Storage] = dict(plan.kept) | {id(t.store): t.store for t in operands}
-        self.stores = [(s, ctypes.string_at(s.ptr, s.meta.nbytes)) for s in stores.values()]
+        self.stores = [(s, _copied(s)) for s in stores.values()]
         self.left = plan.left
         self.streams = [(g, g.block.copy()) for g in plan.streams.values()]
 
     def restore(self) -> None:
-        for s, data in self.stores:
-            ctypes.memmove(s.ptr, data, len(data))
+        for s, held in self.stores:
+            _move(s, held)
         for g, block in self.streams:
             g.block.set_state(block.state())
 
     def differs(self) -> Storage | None:
         """A storage that holds something else now, and that the step did not make itself: the function has made others by now."""
-        return next((s for s, data in self.stores if id(s) not in self.left and ctypes.string_at(s.ptr, len(data)) != data), None)
+        return next((s for s, held in self.stores if id(s) not in self.left and ctypes.string_at(s.ptr, s.meta.nbytes) != held), None)
+
+
+def _copied(s: Storage) -> Any:
+    """A storage's contents: of the CPU as bytes, as no block may be taken that a record is yet to claim; of a GPU in memory of their own there."""
+    if s.meta.device.type == "cpu":
+        return ctypes.string_at(s.ptr, s.meta.nbytes)
+    made = storage(s.meta)
+    dispatch.copy(s.meta.device, made.ptr, s.meta.device, s.ptr, s.meta.nbytes, blocking=False)
+    return made
+
+
+def _move(to: Storage, held: Any) -> None:
+    if isinstance(held, bytes):
+        ctypes.memmove(to.ptr, held, len(held))
+    else:
+        dispatch.copy(to.meta.device, to.ptr, to.meta.device, held.ptr, to.meta.nbytes, blocking=False)
 
 
 def _text(i: int, s: Launch) -> str:

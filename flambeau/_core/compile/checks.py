@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import capture, cpu_memory
+from ..runtime import capture
 from .graph import Graph, Node, Unknown, checks, declared
 from .record import LEAST, Launch, Slot
 from .replay import Spot
@@ -18,8 +18,8 @@ _ALIGNED = 64
 
 
 def is_check(s: Any) -> bool:
-    """Whether a step only looks, and ends the replay where it finds what was not so."""
-    return isinstance(s, capture.Read) or (isinstance(s, Launch) and checks(s.prepared))
+    """Whether a step only looks, and ends the replay where it finds what was not so.  A GPU's tell later."""
+    return isinstance(s, capture.Read) or (isinstance(s, Launch) and s.device.type == "cpu" and checks(s.prepared))
 
 
 def checked_first(plan: Planned) -> tuple[list[Any], int]:
@@ -78,7 +78,7 @@ def _owner(plan: Planned, x: Any) -> tuple[str, Any]:
     for number, s in plan.kept.items():
         if s.ptr <= x < s.ptr + max(s.meta.nbytes, 1):
             return "kept", number
-    block = cpu_memory.whole(x)
+    block = plan.blocks.whole(x)
     return ("own", block[0]) if block is not None and any(c.address == block[0] for c in plan.claimed) else ("other", x)
 
 
@@ -135,9 +135,8 @@ def _again(plan: Planned, graph: Graph, k: int, at: int) -> list[Any] | None:
                 low, high = min(a.low for a in those), max(a.high for a in those)
                 if len({a.owner for a in those}) > 1 or high - low > _LARGEST:
                     return None
-                address, _ = cpu_memory.block(high - low + _ALIGNED)
-                claimed.append(cpu_memory.Claimed(address, cpu_memory.size_class(high - low + _ALIGNED).size))
-                shift = address + low % _ALIGNED - low
+                claimed.append(plan.blocks.take(high - low + _ALIGNED))
+                shift = claimed[-1].address + low % _ALIGNED - low
                 new += [(a, shift) for a in those if a.write]
             else:
                 sources = [(w, by) for w, by in written if any(w.meets(a) for a in those)]
@@ -149,6 +148,6 @@ def _again(plan: Planned, graph: Graph, k: int, at: int) -> list[Any] | None:
             args[i] = found[1] + shift
         written += new
         steps.append(Launch(s.device, s.stream, s.prepared, tuple(args), s.line) if isinstance(s, Launch) else
-                     capture.Read(args[0], s.value) if isinstance(s, capture.Read) else capture.Write(args[0], s.data))
+                     capture.Read(args[0], s.value, s.device) if isinstance(s, capture.Read) else capture.Write(args[0], s.data))
     plan.claimed = [*plan.claimed, *claimed]
     return steps

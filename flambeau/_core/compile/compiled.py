@@ -189,8 +189,9 @@ def compile(model: Any = None, *, fullgraph: bool = False, dynamic: Any = None, 
             options: Any = None, name: str | None = None, disable: bool = False, recompile_limit: int | None = None,
             isolate_recompiles: bool = False, shapes_spec: Any = None) -> Any:
     """A function that gives, changes, raises and prints what `model` does, always.  Where all that a call reads is known, and is as it was at an earlier
-    call with tensors of the same layouts, Python is left out, and the launches are fused as by `flambeau.capture`; where not, Python's code runs as it
-    is.  Of a Module it gives another (an ``OptimizedModule``), whose calls are those of the Module, compiled.  Also a decorator, with or without options.
+    call with tensors of the same layouts, Python is left out, and the launches, of the CPU or of one GPU, are fused as by `flambeau.capture`; where not,
+    Python's code runs as it is.  Of a Module it gives another (an ``OptimizedModule``), whose calls are those of the Module, compiled.  Also a decorator,
+    with or without options.
 
     fullgraph, dynamic, mode, options: accepted; every shape is served.  backend: a name of PyTorch's, or a function, which is not called; with "eager",
     or with `disable`, `model` is given back.

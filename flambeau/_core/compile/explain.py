@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import cpu_memory
+from ..runtime import dispatch, gpus
+from ..runtime.device import CPU
+from . import blocks
 from .captured import given, recorded
 from .check import State
 from .passes import laid_out, passed
@@ -15,6 +17,7 @@ from .record import Launch, Recording, Refused, Source
 from .replay import Planned, bind
 
 if TYPE_CHECKING:
+    from ..runtime.device import device
     from ..tensor import Tensor
     from .graph import Node
 
@@ -22,19 +25,23 @@ _TIMES = 20
 
 
 class _Measured(Recording):
-    """A recording that notes how many bytes were in use before it (`begin`), and the most when something was launched."""
+    """A recording that notes how many bytes of a device were in use before it (`begin`), and the most when something was launched."""
+
+    def __init__(self, dev: device) -> None:
+        super().__init__()
+        self.device = dev
 
     def _begin(self) -> None:
         super()._begin()
-        self.begin = self.most = _allocated()
+        self.begin = self.most = _allocated(self.device)
 
     def _launched(self, *args: Any) -> Any:
-        self.most = max(self.most, _allocated())
+        self.most = max(self.most, _allocated(self.device))
         return super()._launched(*args)
 
 
-def _allocated() -> int:
-    return cpu_memory.stats()["allocated_bytes"]
+def _allocated(dev: device) -> int:
+    return int(blocks.of(dev).allocated())
 
 
 class Explanation:
@@ -112,6 +119,8 @@ def _best(plan: Planned, steps: list[Any], operands: list[Tensor]) -> float:
         for _ in range(_TIMES):
             since = perf_counter()
             call(*operands)
+            if plan.device.type == "cuda":
+                gpus.synchronize(plan.device)
             best = min(best, perf_counter() - since)
     finally:
         state.restore()
@@ -134,11 +143,14 @@ def explain(f: Callable[..., Any]) -> Callable[..., Explanation]:
         raise TypeError(f"explain: expected a function, got {type(f).__name__}")
 
     def call(*args: Any, **kwargs: Any) -> Explanation:
-        f(*args, **kwargs)  # what is made at the first call is not part of the step
+        seen: dict[device, None] = {}
+        with dispatch.observe(lambda dev, *launch: seen.setdefault(dev)):
+            f(*args, **kwargs)  # what is made at the first call is not part of the step
+        dev = next(iter(seen), CPU)
         _, operands = given(args, kwargs)
-        recording = _Measured()
+        recording = _Measured(dev)
         tree, shown = recorded(lambda: f(*args, **kwargs), recording)
-        lasting = _allocated() - recording.begin
+        lasting = _allocated(dev) - recording.begin
         try:
             plan = Planned(recording, operands, tree, shown)
         except Refused as refused:

@@ -81,7 +81,7 @@ class Given:
     def fit(self) -> bool:
         """Whether its tensors, and what holds them, may be others at each call."""
         return len({id(x) for x in self.containers}) == len(self.containers) and apart(self.tensors) and all(
-            t.meta.plain and t.meta.device.type == "cpu" and t.__dict__.keys() <= NOTES and (
+            t.meta.plain and t.meta.device.type in ("cpu", "cuda") and t.__dict__.keys() <= NOTES and (
                 t.base is None or t.base.node is None if t.node is None else t.node[tape.SEQ] or t.node[tape.EXTRA] is None) for t in self.tensors)
 
     def key(self, free: Collection[int] = ()) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..kernels.llvm import sequence as sequences
 from ..kernels.loops.walk import facts
 from ..kernels.programs import size_of
-from ..runtime import capture, cpu_memory
+from ..runtime import capture
 from . import extents
 from .record import Ask, Launch, Slot
 
@@ -103,7 +103,7 @@ class Memory:
                 owner = ("k", s.ptr)
             stop = s.ptr + max(s.meta.nbytes, 1)
             seen[owner] = max(seen.get(owner, 0), stop - owner[1])
-            block = cpu_memory.whole(s.ptr) if id(s) in plan.left else None
+            block = plan.blocks.whole(s.ptr) if id(s) in plan.left else None
             if block is not None and block[0] == s.ptr:  # it was scratch of other sizes before
                 stop = max(stop, s.ptr + block[1])
             spans.append((s.ptr, stop, owner))

@@ -24,7 +24,7 @@ from . import trees
 from .guards import modes, watched
 from .lenient import Lenient
 from .passes import shortened
-from .record import LEAST, Launch, Refused
+from .record import LEAST, Refused
 from .replay import Planned, Shown, bind
 from .versions import Version
 
@@ -196,7 +196,7 @@ class History(tape.Described):
         """The number of a new storage."""
         found = self._store_numbers.get(id(s))
         if found is None:
-            if s.free is NO_FREE or s.meta.device.type != "cpu":
+            if s.free is NO_FREE or s.meta.device.type not in ("cpu", "cuda"):
                 raise Refused("a node keeps memory of somebody else")
             found = self._store_numbers[id(s)] = len(self.stores)
             self.stores.append(s)
@@ -307,8 +307,6 @@ class History(tape.Described):
     def _record(self, recording: Lenient, operands: list[Tensor], made: list[Any], given: list[int]) -> Any:
         if recording.refused or recording.others or recording.sources or recording.streams or recording.foreign:
             raise Refused(recording.refused or "it does what no record of gradients has")
-        if any(t.meta.device.type != "cpu" for t in operands):
-            raise Refused("it does work on a GPU")
         results: list[Shown] = []
         tree: list[Any] = []
         for g in made:
@@ -319,7 +317,7 @@ class History(tape.Described):
                 results.append(Shown(g.store, g.meta, g.ptr))
         views = [(k, i) for k, g in enumerate(made) if g is not None for i, t in enumerate(operands[-len(given):]) if g.store is t.store]
         plan = Planned(recording, operands, tree, results, {id(r.store): _MANY for r in results})
-        if plan.left - set(plan.fresh) or plan.written or any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
+        if plan.left - set(plan.fresh) or plan.written:
             raise Refused("it leaves something behind")
         steps = shortened(plan)
         plan.release(steps)

@@ -62,7 +62,7 @@ def _groups(graph: Graph, steps: dict[Node, Any]) -> list[list[Node]]:
         for key, members in list(opened.items()):
             if any(n.before & m.bit for m in members):
                 found.append(opened.pop(key))
-        if not isinstance(s, Launch) or s.prepared.program is None or s.prepared.workspace or not sequences.native(s.prepared.entry):
+        if not isinstance(s, Launch) or s.device.type != "cpu" or s.prepared.program is None or s.prepared.workspace or not sequences.native(s.prepared.entry):
             continue
         key = (s.prepared.program.key, tuple([number_key(x) for x in _numbers(s)]))
         members = opened.setdefault(key, [])

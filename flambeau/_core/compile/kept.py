@@ -11,7 +11,7 @@ from ..autograd import inplace, tape
 from ..engine.plans import maker
 from ..kernels.llvm import sequence as sequences
 from ..ops import reading
-from ..runtime import capture
+from ..runtime import capture, gpus
 from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
@@ -95,8 +95,6 @@ class Kept:
             raise Refused("a result is a view of memory that lives on")
         if plan.foreign or plan.left - set(stores) - set(plan.fresh):
             raise Refused("it leaves memory behind")
-        if any(isinstance(s, Launch) and s.device.type != "cpu" for s in plan.steps):
-            raise Refused("it does work on a GPU")
         place = {id(s): k for k, s in enumerate(plan.steps)}
         plan.steps, count = checked_first(plan)
         first = min([place[id(s)] for s in plan.steps[count:] if is_check(s)], default=0)
@@ -243,7 +241,7 @@ class Kept:
             elif isinstance(s, Launch):
                 p = s.prepared
                 if changed and p.program is None and not sequences.native(p.entry):  # Python carries it out, and may raise
-                    if is_check(s) or not declared(p):
+                    if is_check(s) or (s.device.type == "cpu" and not declared(p)):
                         raise Refused(f"it checks arguments ({p.name}) when it has changed something")
                     self.late.add(id(s))  # it takes all values, and may only want for memory
 
@@ -269,6 +267,9 @@ class Kept:
             if number not in known and number not in stores and number not in plan.written:
                 # a constant that operations keep: nobody has written to it
                 g.line(("constant", number), f"{g.name(store)}.version == {store.version}")
+        if plan.device.type == "cuda":
+            g.line(("stream",), f"{g.name(gpus.current_stream)}({g.name(plan.device)})._handle is {g.name(plan.stream._handle)}")
+            g.line(("device",), f"{g.name(gpus.current_index)}() == {gpus.current_index()}")
         for _, t, _ in self.grads:
             if t is not None:
                 c = g.name(t)

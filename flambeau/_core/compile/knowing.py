@@ -205,7 +205,7 @@ class Knowing:
         """A tensor that an operation is given."""
         if id(t) not in self._old or id(t) in self.seen or id(t) in self._operands or id(t) in self._gradients or self.off:
             return
-        if not t.meta.plain or t.meta.device.type != "cpu" or not type(t).__module__.startswith(PACKAGE):
+        if not t.meta.plain or t.meta.device.type not in ("cpu", "cuda") or not type(t).__module__.startswith(PACKAGE):
             self.taint(f"it uses a {type(t).__name__} on {t.meta.device}")
         elif t.node is not None and (t.node[tape.SEQ] != 0 or t.node[tape.EXTRA] is not None):
             self.taint("it uses a tensor with a history or hooks from before")
@@ -324,7 +324,7 @@ class Knowing:
 
 def lends(g: Any) -> bool:
     """Whether a leaf's gradient may be read and written at each call wherever it lies then: nobody else has its memory, and nothing was recorded of it."""
-    return (type(g) is Tensor and g.meta.plain and g.meta.device.type == "cpu" and g.node is None and g.base is None and g.store.free is not NO_FREE
+    return (type(g) is Tensor and g.meta.plain and g.meta.device.type in ("cpu", "cuda") and g.node is None and g.base is None and g.store.free is not NO_FREE
             and g.store.version >= 0 and g.__dict__.keys() <= NOTES and id(g.store) not in tape.lent)
 
 

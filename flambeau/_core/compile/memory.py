@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..runtime import capture, cpu_memory
-from ..runtime.device import CPU
 from ..tensor import meta
 from .fusion import kind_of
 from .graph import Access, Graph, Node, Owner
@@ -220,10 +219,11 @@ class Pool:
         self._number = self._start = -1
         if self.nbytes > FIXED:
             self._number = len(plan.metas)
-            plan.metas = [*plan.metas, meta((self.nbytes,), None, dtypes.uint8, CPU)]
+            plan.metas = [*plan.metas, meta((self.nbytes,), None, dtypes.uint8, plan.device)]
         elif self.nbytes:
-            self._start, _ = cpu_memory.block(self.nbytes)
-            plan.claimed = [*plan.claimed, cpu_memory.Claimed(self._start, cpu_memory.size_class(self.nbytes).size)]
+            block = plan.blocks.take(self.nbytes)
+            self._start = block.address
+            plan.claimed = [*plan.claimed, block]
 
     def spot(self, at: int) -> Any:
         return Spot("p", self._number, at) if self._start < 0 else self._start + at
@@ -232,7 +232,7 @@ class Pool:
         """A node's step, with its addresses in the pool."""
         if not isinstance(s, Launch):
             found = self._place(graph, n, STEP, s.address) if isinstance(s, capture.Read | capture.Write) else None
-            return s if found is None else type(s)(found, s.value if isinstance(s, capture.Read) else s.data)
+            return s if found is None else capture.Read(found, s.value, s.device) if isinstance(s, capture.Read) else capture.Write(found, s.data)
         args = [*s.args]
         for k, x in s.addresses():
             found = self._place(graph, n, k, x)

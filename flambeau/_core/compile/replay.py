@@ -7,20 +7,25 @@ What it gives is allocated anew at each replay. Everything else that it touches 
 from __future__ import annotations
 
 import sys
-from ctypes import memmove
+from ctypes import string_at
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from .. import dtypes
 from ..engine.plans import Text, maker
 from ..kernels.llvm import sequence as sequences
-from ..runtime import capture, cpu_memory, dispatch
-from ..tensor import NO_FREE, Storage, Tensor, alias, storage
+from ..runtime import capture, dispatch
+from ..runtime.device import CPU
+from ..tensor import NO_FREE, Storage, Tensor, alias, meta, storage
+from . import blocks
 from .owners import Living
 from .record import Ask, Launch, Recording, Refused, Slot
 from .trees import Leaf, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
+
+    from ..runtime.device import device
 
 
 class Spot:
@@ -59,6 +64,14 @@ class Planned:
     def __init__(self, recording: Recording, operands: Sequence[Tensor], tree: Any, results: list[Shown], held: dict[int, int] | None = None,
                  saved: Sequence[Storage] | None = None) -> None:
         recording.used()
+        launched = {id(s.device): s.device for s in recording.launches()}
+        if len(launched) > 1:
+            raise Refused("it does work on more than one device")
+        self.device = next(iter(launched.values()), CPU)
+        self.stream: Any = next((s.stream for s in recording.launches()), None)  # of a GPU
+        if any(s.stream is not self.stream for s in recording.launches()):
+            raise Refused("it works on more than one stream")
+        self.blocks = blocks.of(self.device)
         self.pool: Any = None  # where what it computes for itself lies, once that is planned (`memory.Pool`)
         self.sources, self.tree, self.results = recording.sources, tree, results
         self.operands = [(t.meta, t.ptr, t.store.ptr) for t in operands]
@@ -100,7 +113,7 @@ class Planned:
                 continue
             if address in recording.streams or any(start <= address < end for start, end in self.spans):
                 continue
-            block = cpu_memory.whole(address)
+            block = self.blocks.whole(address)
             if block is None:
                 raise Refused(f"a launch is given an address of memory that nobody is known to own ({self._names(address)})")
             found = next((s for s in stores.values() if block[0] <= s.ptr < sum(block) and id(s) in self.fresh), None)
@@ -109,9 +122,10 @@ class Planned:
             else:  # what was there before lay elsewhere in the block
                 wanted[address] = found
         for start, size in own.items():
-            if not cpu_memory.claim(start, size):
+            claimed = self.blocks.claim(start, size)
+            if claimed is None:
                 raise Refused(f"another thread uses memory that the step gave back ({self._names(start)})")
-            self.claimed.append(cpu_memory.Claimed(start, size))
+            self.claimed.append(claimed)
         self.scratch = sum(own.values())
         for number in self.fresh:
             self.kept.pop(number, None)
@@ -123,7 +137,7 @@ class Planned:
 
     def touched(self, steps: Sequence[Any]) -> list[Any]:
         """The blocks of the step's own that these steps touch."""
-        used = {block[0] for s in steps for x in _touched(s) if type(x) is int and (block := cpu_memory.whole(x)) is not None}
+        used = {block[0] for s in steps for x in _touched(s) if type(x) is int and (block := self.blocks.whole(x)) is not None}
         return [c for c in self.claimed if c.address in used]
 
     def launches(self) -> list[Launch]:
@@ -146,7 +160,7 @@ class Planned:
         if isinstance(s, capture.Read | capture.Write):
             found = wanted.get(s.address)
             at = s.address if found is None else self._spot(s.address, found, inside)
-            return capture.Read(at, s.value) if isinstance(s, capture.Read) else capture.Write(at, s.data)
+            return capture.Read(at, s.value, s.device) if isinstance(s, capture.Read) else capture.Write(at, s.data)
         return s
 
     def _spot(self, address: int, found: Storage, inside: dict[int, int]) -> Any:
@@ -183,7 +197,7 @@ class HalfWay(Exception):
 
 
 def bind(plan: Planned, steps: Sequence[Any], late: Container[int] = ()) -> Callable[..., Any]:
-    """The replay, ``f(*operands)``, of a record on the CPU, as these steps, which may be others that do the same.
+    """The replay, ``f(*operands)``, of a record, as these steps, which may be others that do the same.
 
     late: by identity, the steps that raise `HalfWay` for whatever Python raises in them.
     """
@@ -218,7 +232,7 @@ class _Writer(Text):
         lines = ["def make(constants):", *([f" {names}, = constants"] if names else []), " new, T = object.__new__, Tensor",
                  f" def call({given}):", *head, *body, *tail, f"  return {text}{after}", " return call"]
         space = {"Tensor": Tensor, "storage": storage, "alias": alias, "lock": Lock(), "wrong": _wrong, "left": left, "NO_FREE": NO_FREE,
-                 "apart": _Apart(plan, left), "HalfWay": HalfWay}
+                 "apart": _Apart(plan, left), "HalfWay": HalfWay, "look": _look}
         made: Any = maker("\n".join(lines), space)(self.constants)
         made.plan = plan
         return made  # type: ignore[no-any-return]
@@ -232,13 +246,17 @@ class _Writer(Text):
             self.lines.append(f"  {names}= {self.constant(source.take)}()")
         elif isinstance(s, Launch):
             bound = dispatch.direct(s.device, s.prepared)  # while somebody looks on, no replay is called
-            if sequences.header(bound) is not None:
+            if s.device.type == "cpu" and sequences.header(bound) is not None:
                 self.together.append((s, bound))
             else:
                 self.sequence()
                 self.calls += 1
                 line = f"{self.constant(bound)}({', '.join(map(self.text, s.args))})"
                 self.lines += ["  try: " + line, "  except Exception as e: raise HalfWay from e"] if id(s) in self.late else ["  " + line]
+        elif isinstance(s, capture.Read) and s.device is not None:
+            self.sequence()
+            self.calls += 1
+            self.lines.append(f"  if look({self.constant(s.device)}, {self.text(s.address)}, {len(s.value)}) != {self.constant(s.value)}: wrong()")
         else:
             self.together.append((s, None))
 
@@ -332,9 +350,18 @@ class _Apart:
                                "it; pass a copy of it")
         made = alias(t, t.meta, t.ptr)
         made.store = new = storage(old.meta)
-        memmove(new.ptr, old.ptr, old.meta.nbytes)
+        dev = old.meta.device
+        dispatch.copy(dev, new.ptr, dev, old.ptr, old.meta.nbytes, blocking=False)
         made.ptr = new.ptr + t.ptr - old.ptr
         return made
+
+
+def _look(dev: device, address: int, nbytes: int) -> bytes:
+    """A few bytes of a GPU's memory, for which the host waits."""
+    here = storage(meta((nbytes,), None, dtypes.uint8, CPU))
+    dispatch.note_wait(dev, "item")
+    dispatch.copy(CPU, here.ptr, dev, address, nbytes, blocking=True)
+    return string_at(here.ptr, nbytes)
 
 
 def _wrong() -> None:

@@ -368,7 +368,7 @@ class Operation:
             if not self.planned:
                 made = self.body(*args, **kwargs)
                 if type(made) not in GIVEN:
-                    if type(made) is Tensor and made.store.version > 0:
+                    if type(made) is Tensor and made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
                         begins(made)
                     return made
                 operands = self._operands(values)
@@ -575,7 +575,7 @@ class Operation:
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):
                         known_as(made, values)
-                    if type(made) is Tensor and made.store.version > 0:
+                    if type(made) is Tensor and made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
                         begins(made)
                     if self.learner is not None and not asked:
                         self.learner.note(values)

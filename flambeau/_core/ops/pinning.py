@@ -7,7 +7,7 @@ from typing import Any
 from .. import hooks, layout
 from ..autograd import tape
 from ..engine.fields import has
-from ..runtime import gpus, staging
+from ..runtime import capture, gpus, staging
 from ..runtime.versions import first
 from ..tensor import Storage, Tensor, _new, meta
 from .table import op
@@ -65,6 +65,7 @@ def record_stream(self: Tensor, stream: Any) -> None:
     """
     if self.meta.device.type != "cuda":
         raise RuntimeError(f"record_stream is for tensors on a GPU; this one is on {self.meta.device}")
+    capture.unrepeatable("the allocator is told of another stream")
     gpus.gpu(self.meta.device).pool.record_stream(self.store.ptr, stream._handle)
 
 

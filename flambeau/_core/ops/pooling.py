@@ -319,7 +319,6 @@ def _greatest(name: str, n: int, x: Tensor, kernel: Any, stride: Any, padding: A
     return _max(name, n, x, kernel, stride, padding, dilation, ceil)[0]
 
 
-@tape.keeps_nothing
 def _max_back(node: Any, g: Tensor) -> Any:
     image, held, p = node[tape.SAVED]
     (at,) = tape.kept(node, held)

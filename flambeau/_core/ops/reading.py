@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import string_at
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
@@ -59,10 +60,20 @@ def _elements(m: Meta, shape: tuple[int, ...], reason: str, convert: Callable[[A
         host = meta(m.shape, layout.dense_like(tuple(m.shape), m.strides), m.dtype, device_class("cpu"))
         fetch, get, dev = carrier(host, m, False), host_values.reader(shape, host.strides if shape else (), m.dtype), m.device
 
+        one, nbytes = m.numel == 1, m.dtype.itemsize
+
         def waited(t: Tensor) -> Any:
-            dispatch.note_wait(dev, reason)
             here = new(host)
-            fetch(here, t)
+
+            def wait() -> bytes:
+                dispatch.note_wait(dev, reason)
+                fetch(here, t)
+                return string_at(here.ptr, nbytes)
+            if one and capture.active:
+                capture.fetched(dev, t.ptr, wait)
+            else:
+                dispatch.note_wait(dev, reason)
+                fetch(here, t)
             found = get(here.ptr)
             return found if convert is None else convert(found)
         return waited

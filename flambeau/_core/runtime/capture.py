@@ -59,12 +59,12 @@ class Launch:
 
 
 class Read:
-    """A look at memory from Python: the bytes at an address were `value`."""
+    """A look at memory from Python: the bytes at an address were `value`.  device: the GPU whose memory it is; None is the host's."""
 
-    __slots__ = ("address", "value")
+    __slots__ = ("address", "value", "device")
 
-    def __init__(self, address: int, value: bytes) -> None:
-        self.address, self.value = address, value
+    def __init__(self, address: int, value: bytes, dev: device | None = None) -> None:
+        self.address, self.value, self.device = address, value, dev
 
 
 class Write:
@@ -146,6 +146,10 @@ class Capture:
         if nbytes > _FEW or self.dry is not None:
             raise Unrepeatable("Python looks at values")
         self.add(Read(address, string_at(address, nbytes)))
+
+    def fetched(self, dev: device, address: int, fetch: Callable[[], bytes]) -> None:
+        """See `fetched`."""
+        fetch()
 
     def write(self, address: int, data: Any) -> None:
         """See `was_written`."""
@@ -246,6 +250,15 @@ def were_read(address: int, nbytes: int, check: bool = False) -> None:
     found = active.get(get_ident())
     if found is not None:
         found.read(address, nbytes, check)
+
+
+def fetched(dev: device, address: int, fetch: Callable[[], bytes]) -> None:
+    """Python looks at an element of a GPU's memory by `fetch`, which waits for it and gives its bytes."""
+    found = active.get(get_ident())
+    if found is None:
+        fetch()
+    else:
+        found.fetched(dev, address, fetch)
 
 
 def renewed(values: tuple[Any, ...], again: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ import gc
 import random
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,18 @@ def test_products_of_halves_are_one_launch_with_the_price_of_their_type(name: st
         # 128 tiles of 128 x 256 on 132 multiprocessors
         turn = 2 * 128 * 256 * 2048 / (989.5e12 * 0.830 / 132)
         assert simulated_clock() - begun == pytest.approx(turn + 5.8e-6 + LAUNCH, rel=1e-6)
+
+
+def test_a_finalizer_that_waits_for_the_item_it_interrupts_is_told() -> None:
+    from flambeau._core.drivers.simulated.queues import Queue
+    told: list[str] = []
+
+    def carry_out(device: int, item: Any) -> None:
+        try:
+            queue.step()  # as a finalizer that reads a value of this stream would
+        except RuntimeError as error:
+            told.append(str(error))
+    queue = Queue(0, 0, carry_out)
+    queue.items.append(SimpleNamespace(queue=None, ticket=0))
+    assert queue.step() is None and queue.done == 1 and "finalizer" in told[0]
+    assert queue.step() is None and not queue.items

@@ -601,3 +601,13 @@ def test_of_several_that_are_no_numbers_a_window_takes_the_last(device: str, siz
         want, where = greatest(a, cells, (5, size))
         np.testing.assert_array_equal(plain(y), want)
         np.testing.assert_array_equal(at.cpu().numpy(), where)
+
+
+@pytest.mark.parametrize("pool", [lambda x: F.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.adaptive_max_pool2d(x, 2),
+                                  lambda x: F.max_pool1d(x[0], 2)])
+def test_places_go_with_the_pass(pool: Any) -> None:
+    x = fb.randn(1, 2, 6, 6, requires_grad=True)
+    y = pool(x)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        y.sum().backward()

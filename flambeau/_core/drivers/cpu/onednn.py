@@ -13,7 +13,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ... import forks
+from ... import collector, forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ def matmul(dtype: str, batch: int, m: int, n: int, k: int, a: tuple[int, int, in
     ours, theirs, target = memories
 
     def entry(out: int, x: int, y: int) -> None:
-        with in_use:  # the memory objects are this entry's own
+        with collector.held(), in_use:  # the memory objects are this entry's own, also where a finalizer would compute
             lib.dnnl_memory_set_data_handle(ours, x)
             lib.dnnl_memory_set_data_handle(theirs, y)
             lib.dnnl_memory_set_data_handle(target, out)

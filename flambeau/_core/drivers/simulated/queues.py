@@ -74,7 +74,7 @@ class Queue:
     """One stream.  `submitted` and `done` count items; `ready` is when its last item ends on the virtual clock, as far as that is known; later: what
     comes after that (`moments`).  graph: what captures it."""
 
-    __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "later", "turn", "carry_out", "_wake", "_thread",
+    __slots__ = ("device", "priority", "items", "submitted", "done", "ready", "later", "turn", "inside", "carry_out", "_wake", "_thread",
                  "closed", "graph", "__weakref__")
 
     def __init__(self, device: int, priority: int, carry_out: Callable[[int, Any], None]) -> None:
@@ -83,7 +83,8 @@ class Queue:
         self.submitted = self.done = 0
         self.ready = 0.0
         self.later: deque[Any] = deque()
-        self.turn = threading.Lock()  # held while an item runs: items run one at a time, in order
+        self.turn = threading.RLock()  # held while an item runs: items run one at a time, in order
+        self.inside = False  # whether one does
         self.carry_out = carry_out
         self._wake: Any = None
         self._thread: threading.Thread | None = None
@@ -130,13 +131,19 @@ class Queue:
 
     def step(self) -> Wait | None:
         """Runs the next item, if there is one; gives the wait that it must sit out first, if any."""
-        with collector.held(), self.turn:  # a finalizer that waits for this stream, in this thread, would wait for the item that it interrupted
+        with self.turn:
+            if self.inside:  # by this thread: for ever would be too long
+                raise RuntimeError("a finalizer waits for the very work of a simulated GPU that it interrupts")
             if not self.items:
                 return None
             item = self.items[0]
             if item.queue is not None and item.queue.done < item.ticket:
                 return item  # type: ignore[no-any-return]
-            self.carry_out(self.device, item)
+            self.inside = True
+            try:
+                self.carry_out(self.device, item)
+            finally:
+                self.inside = False
             self.items.popleft()
             self.done += 1
             return None

@@ -1,0 +1,269 @@
+"""Compiled functions on GPUs: what is replayed is what Python would do, whichever order the GPU's queues are worked off in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau._core.compile import compiled
+from flambeau.nn import functional as F
+from tests._core.compile import test_compiled, test_conditions, test_optimizers, test_training_steps
+
+pytestmark = pytest.mark.usefixtures("always_kept")
+
+
+def _used(queue: str) -> Iterator[Any]:
+    with torch.simulate(gpus=2, model="T4", queue=queue):
+        torch.set_default_device("cuda")
+        try:
+            yield torch.device("cuda")
+        finally:
+            torch.set_default_device(None)
+
+
+@pytest.fixture(params=["eager", "lazy", "random"])
+def gpu(request: Any) -> Any:
+    yield from _used(request.param)
+
+
+@pytest.fixture
+def disorderly() -> Any:
+    """A GPU whose queues are worked off in an order that is drawn."""
+    yield from _used("random")
+
+
+def kept(f: Any) -> int:
+    return len(f.__compiled__.records)
+
+
+def why(f: Any) -> list[str]:
+    return [w for k in f.__compiled__.kinds.values() for w in k.why]
+
+
+_HOSTS = ("shared gradients", "numpy argument", "class attribute")  # NumPy shares no memory with a GPU
+
+
+@pytest.mark.parametrize("kind", [k for k in test_compiled.CLEAN if k not in _HOSTS])
+def test_each_change_has_its_effect(disorderly: Any, kind: str) -> None:
+    change = test_compiled.CLEAN[kind]
+    assert repr(test_compiled.lived_clean(change, True)) == repr(test_compiled.lived_clean(change, False))
+
+
+@pytest.mark.parametrize("step", test_training_steps.STEPS, ids=lambda s: s.__name__)
+def test_steps_do_what_they_do(disorderly: Any, step: Any) -> None:
+    for name in ("nothing", "rate", "eval", "hook"):
+        change = test_training_steps.CHANGES[name]
+        g, found = test_training_steps.lived(step, change, True)
+        assert found == test_training_steps.lived(step, change, False)[1], name
+        # a scale that is divided by looks at what comes later; categories are held against their list; what was changed is looked at
+        if name == "nothing" and step.__name__ not in ("scaled", "chosen", "counted"):
+            assert kept(g), why(g)
+
+
+@pytest.mark.parametrize("name", test_optimizers.OPTIMIZERS)
+def test_what_optimizers_do(disorderly: Any, name: str) -> None:
+    for change in ("nothing", "rate", "counts of one", "loaded"):
+        found = test_optimizers.lived(name, test_optimizers.CHANGES[change], True)[1]
+        assert repr(found) == repr(test_optimizers.lived(name, test_optimizers.CHANGES[change], False)[1])
+
+
+@pytest.mark.parametrize("case", [c for c in test_conditions.CASES if c.__name__ != "codes"], ids=lambda c: c.__name__)
+def test_values_are_conditions(disorderly: Any, case: Any) -> None:
+    f, found = test_conditions.lived(case, True)
+    assert repr(found) == repr(test_conditions.lived(case, False)[1])
+    assert kept(f), why(f)
+
+
+# ------------------------------------------------------------------------------------------------ what is a GPU's own
+class Around:
+    """What the functions below find around them."""
+
+    def __init__(self) -> None:
+        self.stream, self.other, self.event = torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Event()
+        self.table, self.found = torch.arange(4.0) ** 2, list[float]()
+
+
+def waits(a: Around, x: Any) -> Any:
+    y = x * 2
+    torch.cuda.synchronize()
+    return y + 1
+
+
+def waits_for_a_stream(a: Around, x: Any) -> Any:
+    y = x * 2
+    a.stream.synchronize()
+    return y + 1
+
+
+def marks(a: Around, x: Any) -> Any:
+    y = x * 2
+    a.event.record()
+    return y + 1
+
+
+def elsewhere(a: Around, x: Any) -> Any:
+    a.other.wait_stream(a.stream)
+    with torch.cuda.stream(a.other):
+        y = x * 2
+    a.stream.wait_stream(a.other)
+    return y
+
+
+def shared(a: Around, x: Any) -> Any:
+    y = x + 1
+    y.record_stream(a.other)
+    return y
+
+
+def on_another(a: Around, x: Any) -> Any:
+    return x + 1, torch.ones(4, device="cuda:1") * 2
+
+
+def here_and_there(a: Around, x: Any) -> Any:
+    return x * 2, torch.ones(3, device="cpu") + 1
+
+
+def brought(a: Around, x: Any) -> Any:
+    return x + torch.arange(4.0, device="cpu").to(x.device)
+
+
+def taken_away(a: Around, x: Any) -> Any:
+    return (x * 2).cpu()
+
+
+def how_much(a: Around, x: Any) -> Any:
+    return x * 2 + (torch.cuda.memory_allocated() > 0)
+
+
+def chosen(a: Around, x: Any) -> Any:
+    return x[x > 0]
+
+
+def an_element(a: Around, x: Any) -> Any:
+    a.found.append((x.sum() * 2).item())
+    return x + 1
+
+
+def a_branch(a: Around, x: Any) -> Any:
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+def drawn(a: Around, x: Any) -> Any:
+    return F.dropout(x, 0.5) + torch.rand(4) + torch.randn_like(x)
+
+
+def looked_up(a: Around, x: Any) -> Any:
+    return a.table[x.long().clamp(0, 3)]
+
+
+def left(a: Around, x: Any) -> Any:
+    a.table.mul_(0.5).add_(x)
+    return a.table[1:]
+
+
+_LEFT = [waits, waits_for_a_stream, marks, elsewhere, shared, on_another, here_and_there, brought, taken_away, how_much, chosen, left]
+_KEPT = [an_element, a_branch, drawn, looked_up]
+
+
+def lived(case: Callable[[Around, Any], Any], compiles: bool) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    a = Around()
+
+    def f(x: Any) -> Any:
+        return case(a, x)
+    g: Any = torch.compile(f) if compiles else f
+    found: list[Any] = []
+    for k in range(16):
+        made = g(torch.arange(4.0) * (1 if k % 3 else -1) + k)
+        found += [(t.tolist(), str(t.device)) for t in (made if isinstance(made, tuple) else (made,))]
+    return g, (found, a.found, a.table.tolist())
+
+
+@pytest.mark.parametrize("case", [*_KEPT, *_LEFT], ids=lambda c: c.__name__)
+def test_what_a_gpu_is_asked_for(gpu: Any, case: Any) -> None:
+    g, found = lived(case, True)
+    assert found == lived(case, False)[1]
+    assert bool(kept(g)) == (case in _KEPT), why(g)
+
+
+def test_replays_are_of_one_stream_and_one_current_device(gpu: Any) -> None:
+    w = torch.ones(1000, requires_grad=True)
+
+    def f(x: Any) -> Any:
+        return (x * w).sum(), torch.zeros(2, device="cuda")
+    g: Any = torch.compile(f)
+    x = torch.ones(1000)
+    for _ in range(8):
+        g(x)
+    (record,) = g.__compiled__.records
+    assert record.call((x,), {}) is not compiled.MISS
+    s = torch.cuda.Stream()
+    s.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(s):
+        assert record.call((x,), {}) is compiled.MISS
+        assert g(x)[0].item() == 1000
+    with torch.cuda.device(1):
+        assert record.call((x,), {}) is compiled.MISS
+        assert g(x)[1].device.index == 1
+
+
+def test_what_a_replay_gives_is_its_own(gpu: Any) -> None:
+    g: Any = torch.compile(lambda x: (x.exp().sum(), (x * 2)[1:]))
+    found = [(k, g(torch.full((300,), float(k)))) for k in range(12)]
+    assert kept(g)
+    for k, (total, part) in found:
+        assert torch.equal(total, torch.full((300,), float(k)).exp().sum()) and (part == 2 * k).all() and part.shape == (299,)
+
+
+def test_a_step_takes_no_more_memory_than_pythons(gpu: Any) -> None:
+    net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64))])
+
+    def f(x: Any) -> Any:
+        net.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+    x = torch.randn(4096, 64)
+
+    def peak(g: Any) -> int:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        g(x)
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    f(x)
+    eager = peak(f)
+    g: Any = torch.compile(f)
+    for _ in range(8):
+        g(x)
+    assert kept(g), why(g)
+    assert peak(g) <= eager + (1 << 16)  # the pool is one block, of whole 64 bytes
+
+
+def test_memory_that_is_wanting_leaves_everything_whole() -> None:
+    with torch.simulate(gpus=1, model="T4", memory=64 << 20):
+        counter = torch.zeros(1, device="cuda")
+
+        def f(x: Any) -> Any:
+            y = x.exp()
+            counter.add_(1)
+            return y.cumsum(0) * 2
+        g: Any = torch.compile(f)
+        x = torch.zeros(1 << 20, device="cuda")
+        for _ in range(8):
+            g(x)
+        assert kept(g), why(g)
+        filled = []
+        with pytest.raises(torch.OutOfMemoryError):
+            while True:
+                filled.append(torch.empty(1 << 19, device="cuda"))
+        with pytest.raises(torch.OutOfMemoryError):
+            g(x)
+        assert counter.item() == 8
+        filled.clear()
+        assert g(x)[2].item() == 6 and counter.item() == 9
