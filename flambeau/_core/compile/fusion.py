@@ -417,6 +417,8 @@ def _writers(b: Node, graph: Graph) -> list[Node]:
     wanted = list(b.reads)
     found: list[Node] = []
     for n in reversed(before):
+        if not wanted:
+            break
         if not b.before & n.bit or not isinstance(n.step, Launch):
             continue
         met = [r for r in wanted if any(w.owner == r.owner and w.meets(r) for w in n.writes)]

@@ -18,7 +18,7 @@ from . import extents
 from .record import Ask, Launch, Slot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from .replay import Planned
 
@@ -153,21 +153,19 @@ class Node:
     is as the steps before it left it.  members: how many launches of the record it is.
     """
 
-    __slots__ = ("step", "bit", "before", "accesses", "barrier", "members", "why")
+    __slots__ = ("step", "bit", "before", "accesses", "reads", "writes", "barrier", "members", "why")
 
     def __init__(self, step: Any, bit: int, accesses: list[Access], barrier: bool) -> None:
-        self.step, self.bit, self.accesses, self.barrier = step, bit, accesses, barrier
+        self.bit, self.barrier = bit, barrier
+        self.does(step, accesses)
         self.before = 0
         self.members: list[Launch] = [step] if isinstance(step, Launch) else []
         self.why: list[str] = []
 
-    @property
-    def reads(self) -> Iterator[Access]:
-        return (a for a in self.accesses if not a.write)
-
-    @property
-    def writes(self) -> Iterator[Access]:
-        return (a for a in self.accesses if a.write)
+    def does(self, step: Any, accesses: list[Access]) -> None:
+        """Has it do a step, with these accesses."""
+        self.step, self.accesses = step, accesses
+        self.reads, self.writes = [a for a in accesses if not a.write], [a for a in accesses if a.write]
 
 
 def _is_address(x: Any) -> bool:
@@ -179,6 +177,7 @@ class Graph:
 
     def __init__(self, plan: Planned) -> None:
         self.memory = Memory(plan)
+        self._known: dict[int, tuple[Launch, list[tuple[int, list[Access]]]]] = {}  # of each launch, by identity, with the launch itself, its operands
         self.order = [self._node(s, 1 << k) for k, s in enumerate(plan.steps)]
         self._depend()
 
@@ -206,6 +205,12 @@ class Graph:
 
     def operands(self, s: Launch) -> list[tuple[int, list[Access]]]:
         """What a launch reads and writes, by the place among its arguments of the address by which it does."""
+        found = self._known.get(id(s))
+        if found is None:
+            found = self._known[id(s)] = s, self._operands(s)
+        return found[1]
+
+    def _operands(self, s: Launch) -> list[tuple[int, list[Access]]]:
         p, prepared = s.prepared.program, s.prepared
         if p is None:
             return self._of_routine(s)
@@ -332,7 +337,7 @@ class Graph:
 
     def replace(self, n: Node, step: Any) -> None:
         """A node's work done in another way, which reads and writes no more than it did."""
-        n.step, n.accesses = step, self.accesses(step)
+        n.does(step, self.accesses(step))
 
     def again(self, n: Node, step: Launch, at: int, last: Sequence[Node], later: Sequence[Node]) -> Node:
         """Has `step`, which does once more what `n` did, done at a place of the order.  last: those that read for the last time what `n` left there;
