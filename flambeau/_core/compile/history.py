@@ -79,8 +79,6 @@ class History(tape.Described):
     def _build(self, roots: list[Any]) -> None:
         if self._run.marked.lost:
             raise Refused("versions are not known")
-        if self._run.recording.sources:
-            raise Refused("numbers are drawn that nodes may keep")
         found: dict[int, Any] = {}
         left = list(roots)
         ends = {id(t.node) for t in self.outer if t.node is not None}
@@ -160,6 +158,8 @@ class History(tape.Described):
         while left:
             y = left.pop()
             t = type(y)
+            if isinstance(y, (int, float)) and run.recording.slot(y) is not None:
+                raise Refused("a node keeps a number that is another one at each call")
             if t is int:
                 if y >= LEAST and run.made_at(y):
                     raise Refused("a node keeps an address")

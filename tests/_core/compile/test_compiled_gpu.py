@@ -53,6 +53,36 @@ def test_each_change_has_its_effect(disorderly: Any, kind: str) -> None:
     assert repr(test_compiled.lived_clean(change, True)) == repr(test_compiled.lived_clean(change, False))
 
 
+_LATER = ("nothing", "eval", "p of dropout", "seed", "held gradients", "no gradients", "hook", "tensor hook",
+          "weight in place", "recorded argument", "values", "shape")
+
+
+@pytest.mark.parametrize("kind", _LATER)
+def test_each_change_has_its_effect_where_the_pass_comes_later(disorderly: Any, kind: str) -> None:
+    change, world = test_compiled.CLEAN[kind], test_compiled.Usual
+    assert repr(test_compiled.lived_clean(change, True, world=world)) == repr(test_compiled.lived_clean(change, False, world=world))
+
+
+def test_a_node_that_keeps_what_was_drawn_is_left_to_python(gpu: Any) -> None:
+    mix = nn.Linear(8, 24)
+
+    def f(x: Any) -> Any:
+        q, k, v = mix(x).chunk(3, -1)
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+
+    def run(g: Any) -> list[Any]:
+        torch.manual_seed(0)
+        found = []
+        for k in range(8):
+            mix.weight.grad = None
+            g(torch.full((2, 5, 8), 1.0 + k)).square().sum().backward()
+            found.append(mix.weight.grad.tolist())
+        return found
+    g: Any = torch.compile(f)
+    assert run(g) == run(f)
+    assert not kept(g) and "a number that is another one" in why(g)[-1]
+
+
 @pytest.mark.parametrize("step", test_training_steps.STEPS, ids=lambda s: s.__name__)
 def test_steps_do_what_they_do(disorderly: Any, step: Any) -> None:
     for name in ("nothing", "rate", "eval", "hook"):
