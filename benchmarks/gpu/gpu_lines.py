@@ -381,7 +381,15 @@ def all_lines(s: Sizes | None = None) -> list[Line]:
     found = [*memory_bound(s), *products(s), *small(s), *networks(s), *layers(s), *training(s), *blocks(s)]
     steps = [line for line in found if line.name.startswith("a step of")]
     graphs = [line._replace(name=f"{line.name}, as a graph", setup=_as_graph(line.setup), compiled=False) for line in steps]
-    return [*found, *graphs, *copies(s), *host(s), *ordering(s)]
+    compiled = [line._replace(name=f"{line.name}, compiled (torch eager)", setup=_compiled(line.setup), compiled=False) for line in steps]
+    return [*found, *graphs, *compiled, *copies(s), *host(s), *ordering(s)]
+
+
+def _compiled(setup: Callable[[Any], Work]) -> Callable[[Any], Work]:
+    """The same work, compiled by Flambeau; PyTorch's compiler has a column of its own."""
+    def made(t: Any) -> Work:
+        return t.compile(setup(t)) if t.__name__ == "flambeau" else setup(t)  # type: ignore[no-any-return]
+    return made
 
 
 def _as_graph(setup: Callable[[Any], Work]) -> Callable[[Any], Work]:

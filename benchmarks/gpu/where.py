@@ -120,7 +120,7 @@ def main() -> int:
         pass
     lines = []
     for line in all_lines(SMOKE if options.smoke else Sizes()):
-        if line.name.endswith("as a graph"):  # its launches are one
+        if line.name.endswith(("as a graph", "compiled (torch eager)")):  # its launches are one, or are shown to nobody
             continue
         if options.only not in line.name:
             continue
