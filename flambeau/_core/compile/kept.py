@@ -117,7 +117,7 @@ class Kept:
         self._check_order(plan, steps)
         plan.release(steps)
         self.replay = bind(plan, steps, self.late)
-        if self.late and self.effects:
+        if self.late and self.effects and plan.device.type == "cpu":  # a GPU's errors come at any moment after their cause
             raise Refused("it changes Python's objects beside work that may end half-way")
         self.tree, self.wasted = tree, 0
         self.among: list[Kept] = []  # the records of the function, once it is one of them

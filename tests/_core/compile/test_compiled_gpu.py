@@ -220,6 +220,27 @@ def test_what_a_gpu_is_asked_for(gpu: Any, case: Any) -> None:
     assert bool(kept(g)) == (case in _KEPT), why(g)
 
 
+def test_a_step_that_keeps_its_losses(gpu: Any) -> None:
+    def run(compiles: bool) -> tuple[Any, Any]:
+        torch.manual_seed(0)
+        net, losses = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.Linear(8, 3)), list[float]()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+
+        def step(x: Any, y: Any) -> None:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        g: Any = torch.compile(step) if compiles else step
+        for k in range(12):
+            g(torch.full((4, 6), 0.1 * k), torch.tensor([0, 1, 2, k % 3], device="cuda"))
+        return g, (losses, [p.tolist() for p in net.parameters()])
+    g, found = run(True)
+    assert found == run(False)[1] and len(found[0]) == 12
+    assert kept(g), why(g)
+
+
 def test_replays_are_of_one_stream_and_one_current_device(gpu: Any) -> None:
     w = torch.ones(1000, requires_grad=True)
 

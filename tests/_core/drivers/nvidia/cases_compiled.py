@@ -51,6 +51,30 @@ def case_a_training_step() -> None:
     assert _held(make) > 15
 
 
+def case_a_step_that_keeps_its_losses() -> None:
+    _kept_always()
+    import flambeau as torch
+    from flambeau import nn
+    found = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        net, losses = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).cuda(), list[float]()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+
+        def step(x: Any, net: Any = net, optimizer: Any = optimizer, losses: Any = losses) -> None:
+            optimizer.zero_grad()
+            loss = net(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        f: Any = torch.compile(step) if compiles else step
+        for k in range(12):
+            f(torch.full((4, 6), 0.1 * k, device="cuda"))
+        found.append((losses, [array(p).tolist() for p in net.parameters()]))
+    assert found[0] == found[1]
+    assert f.__compiled__.records, [k.why for k in f.__compiled__.kinds.values()]
+
+
 def case_half_precision_with_attention() -> None:
     _kept_always()
     import flambeau as torch
