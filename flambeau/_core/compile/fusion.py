@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import expr as E
-from ..kernels import target
 from ..kernels.loops.rows import kept_value, passes_of
 from ..kernels.loops.walk import facts
 from ..kernels.programs import Map, PreparedLaunch, Program, Reduce, Rows, size_of
@@ -348,8 +347,8 @@ def _ordered(made: Program, f: Fused, before: Launch) -> None:
     """Raises Refusal where sums would be added in another order than before."""
     p = before.prepared
     assert p.program is not None
-    found = target.order(made, f.reader.domain, f.strides())
-    if found is None or found != target.order(p.program, p.domain, p.strides):
+    found = dispatch.order(before.device, made, f.reader.domain, f.strides())
+    if found is None or found != dispatch.order(before.device, p.program, p.domain, p.strides):
         raise Refusal("its sums would be added in another order")
 
 

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AcceleratorError
+from ..kernels import target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..kernels.programs import PreparedLaunch
+    from ..kernels.programs import PreparedLaunch, Program
     from ..kernels.specs import Spec
 
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"
@@ -161,6 +162,11 @@ class Driver(ABC):
     @abstractmethod
     def serves(self, kind: type[Spec]) -> bool:
         """Whether `prepare` has launches for specs of this kind at all."""
+
+    def order(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+        """What the order of the sums of a reduction or a row program follows from: two launches that sum the same elements and agree in it give the
+        same bits. None where that is not known."""
+        return target.order(program, domain, strides)
 
     def bind(self, device: int, prepared: PreparedLaunch) -> Callable[[Any, tuple[Any, ...]], None] | None:
         """What queues `prepared` when called with a stream and the arguments; None where only the host can carry it out."""

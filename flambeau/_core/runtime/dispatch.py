@@ -164,6 +164,14 @@ def serves(dev: device, kind: type[Spec]) -> bool:
     return gpus.gpu(dev).driver.serves(kind)
 
 
+def order(dev: device, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+    """What the order of the sums of a reduction or a row program on a device follows from: see `Driver.order`."""
+    if dev.type != "cuda":
+        return CPU.order(program, domain, strides)
+    from . import gpus
+    return gpus.gpu(dev).driver.order(program, domain, strides)
+
+
 def near(dev: device) -> bool:
     """Whether the host reads the device's memory where it lies: what needs the values is then best done by the host."""
     if dev.type == "cpu":

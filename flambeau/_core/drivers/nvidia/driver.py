@@ -23,7 +23,7 @@ from .streams import Event, Stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...kernels.programs import PreparedLaunch
+    from ...kernels.programs import PreparedLaunch, Program
     from ...kernels.specs import Spec
     from .device_asserts import Complaints
     from .graphs import Graph
@@ -476,6 +476,10 @@ class NvidiaDriver(Driver):
     def serves(self, kind: type[Spec]) -> bool:
         from .routines import serves
         return serves(kind)
+
+    def order(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+        from ...kernels import cuda_c
+        return cuda_c.order(program, domain, strides)
 
     def bind(self, device: int, prepared: PreparedLaunch) -> Callable[[Any, tuple[Any, ...]], None] | None:
         return self._programs().bind(device, prepared)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ libraries; `compile` makes machine code of the text through NVRTC, once for each
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..kernel import Kernel
 from ..loops.launch import Launch
@@ -19,9 +19,15 @@ from .writer import Writer
 if TYPE_CHECKING:
     from ..programs import Program
 
-__all__ = ["GPU", "Kernel", "compile", "render"]
+__all__ = ["GPU", "Kernel", "compile", "order", "render"]
 
 GPU = Machine(expsums=True)
+
+
+def order(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+    """What the order of the sums of a reduction or a row program follows from, as `target.order`; None where that is not known."""
+    loops = Launch(program, domain, strides, GPU).loops
+    return None if loops is None else loops.order()
 
 
 def render(program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Kernel:

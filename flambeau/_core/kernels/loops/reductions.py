@@ -76,7 +76,7 @@ class ByThreads(ReduceLoops):
     def __init__(self, program: Reduce, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...], machine: Machine) -> None:
         super().__init__(program, domain, strides)
         along = not self.lies_across(0)
-        self.v = 1
+        self.v, self.combine = 1, program.combine
         if self.length <= SHORT:
             self.group = Group("across", 256, 1)
         elif along:
@@ -101,6 +101,10 @@ class ByThreads(ReduceLoops):
         self.workspace = room if self.pieces > 1 else 0
         self.moving = [k for k in self.used if any(a.strides[k] for a in self.reduced)]
         self.wide = self.is_wide(self.kept + self.reduced, 1 << 20)
+
+    def order(self) -> tuple[object, ...]:
+        """What the order of its sums follows from: two that sum the same elements and agree in it give the same bits."""
+        return self.group.key, self.joining.key, self.v, self.length, self.piece, self.pieces, self.combine
 
     def _width(self, machine: Machine) -> int:
         """How many neighbours a thread reads at once."""

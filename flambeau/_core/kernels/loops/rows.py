@@ -185,6 +185,13 @@ class ByThreads(RowLoops):
             self.states.append([self.workspace + at for at in places])
             self.workspace += room
 
+    def order(self) -> tuple[Any, ...] | None:
+        """What the order of its sums follows from: two that sum the same elements and agree in it give the same bits. None where it is not known."""
+        if self.way == "pieces":
+            return None
+        sums = tuple([tuple([part[1] for part in p if part[0] == "reduce"]) for p in self.passes])
+        return self.way, self.group.key, self.v, self.length, self.rounds, tuple([s for s in sums if s])
+
     def _width(self, ragged: bool = False) -> int:
         """How many neighbours a thread reads and writes at once; ragged: rows may begin and end between them."""
         if self.group.kind == "across" or not self.moves or any(self.inner.strides[k] != self.sizes[k] for k in self.moves):

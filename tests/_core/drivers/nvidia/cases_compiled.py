@@ -7,6 +7,39 @@ from typing import Any
 from cases import array
 
 
+def _normalized(a: Any, b: Any) -> Any:
+    import flambeau as torch
+    return torch.nn.functional.layer_norm(a + b, a.shape[-1:])
+
+
+def _wide(a: Any, b: Any) -> Any:
+    import flambeau as torch
+    return torch.nn.functional.layer_norm(a.float() * 2, a.shape[-1:]).to(a.dtype)
+
+
+def _share(a: Any, b: Any) -> Any:
+    return (a * b).softmax(-1)
+
+
+def _logarithm(a: Any, b: Any) -> Any:
+    return (a.float() + 1).log_softmax(-1)
+
+
+def _total(a: Any, b: Any) -> Any:
+    return (a.float() * 3).sum(-1)
+
+
+def _columns(a: Any, b: Any) -> Any:
+    return (a + b).sum(0)
+
+
+def _distance(a: Any, b: Any) -> Any:
+    return (a - b).square().mean()
+
+
+_SUMS = (_normalized, _wide, _share, _logarithm, _total, _columns, _distance)
+
+
 def _kept_always() -> Any:
     from flambeau._core.compile import compiled
     compiled.pays, compiled._TIMED, compiled.AFTER = (lambda *times: True), 1, 1  # type: ignore[assignment]
@@ -98,6 +131,32 @@ def case_half_precision_with_attention() -> None:
             return loss
         return step, lambda k: (torch.randint(0, 50, (2, 16), device="cuda"),), lambda: parts
     assert _held(make) > 20
+
+
+def case_sums_keep_their_order() -> None:
+    """Loops are joined with sums only where a thread adds up the same elements in the same order, which the types that it reads decide."""
+    _kept_always()
+    import flambeau as torch
+    from flambeau._core.compile import kept
+    joined: list[str] = []
+    shortened = kept.shortened
+
+    def shown(plan: Any) -> Any:
+        steps = shortened(plan)
+        joined.extend(s.prepared.name for s in steps if hasattr(s, "prepared") and "+" in s.prepared.name)
+        return steps
+    kept.shortened = shown  # type: ignore[assignment]
+    works = _SUMS
+    for k, work in enumerate(works):
+        for d in (torch.float32, torch.bfloat16, torch.float16):
+            for shape in ((3, 40), (5, 520), (2, 4096), (2, 30000), (700, 24)):
+                torch.manual_seed(k)
+                a, b = (torch.randn(shape, device="cuda").to(d) for _ in range(2))
+                f: Any = torch.compile(work)
+                for _ in range(5):
+                    found = f(a, b)
+                assert array(found.float()).tobytes() == array(work(a, b).float()).tobytes(), (k, d, shape)
+    assert len(joined) > 20, joined
 
 
 def case_convolutions() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from flambeau._core.dtypes import bfloat16, complex64, dtype, float16, float32, float64, int32, int64
 from flambeau._core.kernels import expr as E
-from flambeau._core.kernels.cuda_c import GPU, render
+from flambeau._core.kernels.cuda_c import GPU, order, render
 from flambeau._core.kernels.loops import rows as loops
 from flambeau._core.kernels.programs import Rows
 from tests._core.kernels.cuda_c import host
@@ -259,3 +259,17 @@ def test_as_many_pieces_as_fill_a_gpu() -> None:
         assert len(launches) == 2 and all(240 < grid[0] * grid[1] < 5000 for _, grid, _, _ in launches), launches
     for shape in ((1, 16384), (100, 32768), (132, 50257), (4096, 4096), (1000, 100000)):
         assert len(render(softmax(float32), shape, ((shape[1], 1),) * 2).launches) == 1
+
+
+def test_the_order_of_sums_follows_from_what_is_read() -> None:
+    """Rows of 16 bits are read by wider vectors than rows of 32, and other elements are a thread's then; a second operand of the type changes nothing."""
+    narrow, wide = E.cast(E.input(0, bfloat16), float32), E.input(0, float32)
+
+    def summed(x: E.Expr, inputs: tuple[dtype, ...], shape: tuple[int, int] = (8, 4096)) -> tuple[object, ...] | None:
+        strides = (shape[1], 1)
+        return order(Rows((("reduce", "sum", x), ("map", 0, x - E.acc(0, float32))), inputs), shape, (strides,) * (len(inputs) + 1))
+    more = E.input(0, float32) + E.input(1, float32)
+    assert summed(wide, (float32,)) == summed(more, (float32, float32)) is not None
+    assert summed(narrow, (bfloat16,), (8, 1 << 14)) == summed(narrow, (bfloat16,), (8, 1 << 14))
+    assert summed(wide, (float32,)) != summed(wide, (float32,), (8, 2048))
+    assert summed(wide, (float32,), (1, 1 << 22)) is None  # pieces of a row go through the workspace
