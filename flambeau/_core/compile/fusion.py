@@ -132,6 +132,44 @@ def prepared(s: Launch) -> Launch:
     return Launch(s.device, s.stream, made, s.args, s.line)
 
 
+# ------------------------------------------------------------------------------------------------- products and additions
+_WHOLE = frozenset({"input", "scalar", "const", "coord", "gather", "acc", "cast", "add", "sub", "div", "sqrt", "maximum", "minimum", "abs", "bitcast"})
+_ADDS_NOTHING = frozenset({"input", "scalar", "const", "coord", "gather", "acc", "cast", "mul", "neg", "where", "maximum", "minimum", "abs", "bitcast"})
+
+
+def _wide(e: Expr) -> bool:
+    """Whether a value is of floating point and not rounded to 16 bits."""
+    return e.dtype.is_complex or (e.dtype.kind == "f" and e.dtype.itemsize >= 4)
+
+
+def _ends_in_product(e: Expr, exact: bool) -> bool:
+    """Whether the last step of a value may be a product, which could become one with an addition that comes to stand beside it.  exact: its own products
+    are rounded each on its own, and only functions' may."""
+    if not _wide(e):
+        return False
+    if e.op in ("neg", "where"):
+        return any(_ends_in_product(a, exact) for a in e.args[-2:])
+    return e.op not in _WHOLE and not (exact and e.op == "mul")
+
+
+def _roots(p: Any) -> tuple[Expr, ...]:
+    return tuple([e for kind, _, e in p.stages if kind != "reduce"]) if isinstance(p, Rows) else p.outs
+
+
+def _rounds_alike(a: Launch, b: Launch) -> None:
+    """Raises Refusal where a device's compiler could make one of a product and an addition that are apart as long as the launches are, or rounds the
+    products of maps each on its own, and those of reductions and rows not."""
+    if not dispatch.contracts(a.device):
+        return
+    p, q = a.prepared.program, b.prepared.program
+    maps = isinstance(p, Map), isinstance(q, Map)
+    adds = not maps[1] or any(_wide(e) and e.op not in _ADDS_NOTHING for e in E.walk(_roots(q)))
+    products = [x for x, own, other in ((p, *maps), (q, *reversed(maps))) if own and not other]
+    if (adds and any(_ends_in_product(e, maps == (True, True)) for e in _roots(p))) or any(
+            e.op == "mul" and _wide(e) for x in products for e in E.walk(_roots(x))):
+        raise Refusal("its products would be rounded otherwise")
+
+
 # ---------------------------------------------------------------------------------------------------------- map into map
 def walked(a: Launch, b: Launch, graph: Graph) -> places.Walk:
     """How `b` walks what `a` wrote. Raises Refusal where it reads none of it, or in another way."""
@@ -395,6 +433,7 @@ def _into(b: Node, graph: Graph) -> None:
                 between = graph.between(a, b)
                 if between is not None:
                     raise Refusal(f"{_title(between)} must stay between")
+                _rounds_alike(a.step, b.step)
                 step = how(a, b, graph)
             except Refusal as why:
                 refused.add(a.bit)

@@ -62,6 +62,7 @@ class Driver(ABC):
     simulated: bool = False
     near: bool = False  # whether the host reads the devices' memory where it lies, and work is done when it is asked for
     sorts_writes: bool = True  # whether colliding writes are sorted before they are made, so that it is cheaper to gather what falls on an element
+    contracts: bool = False  # whether its compiler makes one of a product and an addition: in reductions and rows, and everywhere of a function's last product
     launch_bytes: int = 1 << 24  # bytes of memory that are read or written in the time that one more launch takes
     awaited: bool = False  # whether the host waits for each launch
     own_visibility: bool = False  # whether `device_count` already counts visible devices only

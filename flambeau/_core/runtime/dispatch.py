@@ -172,6 +172,14 @@ def order(dev: device, program: Program, domain: tuple[int, ...], strides: tuple
     return gpus.gpu(dev).driver.order(program, domain, strides)
 
 
+def contracts(dev: device) -> bool:
+    """Whether a device's compiler makes one of products and additions: see `Driver.contracts`."""
+    if dev.type != "cuda":
+        return CPU.contracts
+    from . import gpus
+    return gpus.gpu(dev).driver.contracts
+
+
 def near(dev: device) -> bool:
     """Whether the host reads the device's memory where it lies: what needs the values is then best done by the host."""
     if dev.type == "cpu":

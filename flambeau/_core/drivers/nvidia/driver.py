@@ -477,6 +477,8 @@ class NvidiaDriver(Driver):
         from .routines import serves
         return serves(kind)
 
+    contracts = True
+
     def order(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
         from ...kernels import cuda_c
         return cuda_c.order(program, domain, strides)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from cases import array
@@ -37,6 +38,38 @@ def _distance(a: Any, b: Any) -> Any:
     return (a - b).square().mean()
 
 
+def _product_and_sum(a: Any, b: Any) -> Any:
+    return (a * b).sum(-1)
+
+
+def _product_and_rest(a: Any, b: Any) -> Any:
+    return a * b + a
+
+
+def _power_and_rest(a: Any, b: Any) -> Any:
+    return a.exp() + b
+
+
+def _normalized_and_rest(a: Any, b: Any) -> Any:
+    import flambeau as torch
+    return torch.nn.functional.layer_norm(a, a.shape[-1:]) + b
+
+
+def _normalized_product(a: Any, b: Any) -> Any:
+    import flambeau as torch
+    return torch.nn.functional.layer_norm(a * b, a.shape[-1:]) * b + a
+
+
+def _smooth(a: Any, b: Any) -> Any:
+    import flambeau as torch
+    return (torch.nn.functional.gelu(a) - b).softmax(-1)
+
+
+def _turned(a: Any, b: Any) -> Any:
+    return b - (-(a * a)) - (a.sigmoid() * b)
+
+
+_PRODUCTS = (_product_and_sum, _product_and_rest, _power_and_rest, _normalized_and_rest, _normalized_product, _smooth, _turned)
 _SUMS = (_normalized, _wide, _share, _logarithm, _total, _columns, _distance)
 
 
@@ -133,9 +166,8 @@ def case_half_precision_with_attention() -> None:
     assert _held(make) > 20
 
 
-def case_sums_keep_their_order() -> None:
-    """Loops are joined with sums only where a thread adds up the same elements in the same order, which the types that it reads decide."""
-    _kept_always()
+def _bits_stay(works: Any, shapes: Any, dtypes: Any) -> list[str]:
+    """Holds each function compiled against itself, to the bit; gives what was joined."""
     import flambeau as torch
     from flambeau._core.compile import kept
     joined: list[str] = []
@@ -146,16 +178,32 @@ def case_sums_keep_their_order() -> None:
         joined.extend(s.prepared.name for s in steps if hasattr(s, "prepared") and "+" in s.prepared.name)
         return steps
     kept.shortened = shown  # type: ignore[assignment]
-    works = _SUMS
     for k, work in enumerate(works):
-        for d in (torch.float32, torch.bfloat16, torch.float16):
-            for shape in ((3, 40), (5, 520), (2, 4096), (2, 30000), (700, 24)):
+        for d in dtypes:
+            for shape in shapes:
                 torch.manual_seed(k)
                 a, b = (torch.randn(shape, device="cuda").to(d) for _ in range(2))
                 f: Any = torch.compile(work)
                 for _ in range(5):
                     found = f(a, b)
-                assert array(found.float()).tobytes() == array(work(a, b).float()).tobytes(), (k, d, shape)
+                assert array(found.float()).tobytes() == array(work(a, b).float()).tobytes(), (work.__name__, d, shape)
+    return joined
+
+
+def case_sums_keep_their_order() -> None:
+    """Loops are joined with sums only where a thread adds up the same elements in the same order, which the types that it reads decide."""
+    _kept_always()
+    import flambeau as torch
+    joined = _bits_stay(_SUMS, ((3, 40), (5, 520), (2, 4096), (2, 30000), (700, 24)), (torch.float32, torch.bfloat16, torch.float16))
+    assert len(joined) > 20, joined
+
+
+def case_products_are_rounded_as_before() -> None:
+    """NVIDIA's compiler makes one of a product and an addition where it may: a loop that is joined leaves none to it that was apart."""
+    os.environ["FAKE_CONTRACT"] = "1"
+    _kept_always()
+    import flambeau as torch
+    joined = _bits_stay((*_SUMS, *_PRODUCTS), ((3, 40), (5, 520), (2, 4096)), (torch.float32, torch.bfloat16))
     assert len(joined) > 20, joined
 
 
