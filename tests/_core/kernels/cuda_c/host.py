@@ -31,7 +31,7 @@ def flags() -> list[str]:
     except OSError:
         fma = False
     # as on the device, products and additions are fused wherever the text allows it
-    return [*build.KERNEL, "-ffp-contract=fast", *(["-mfma"] if fma else [])]
+    return [*build.KERNEL, "-ffp-contract=fast", *(["-mfma", "-fexpensive-optimizations"] if fma else [])]  # GCC does so from -O2 on
 
 
 class Batch:
