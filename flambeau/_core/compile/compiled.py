@@ -11,6 +11,7 @@ from threading import Lock
 from time import perf_counter
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from .. import hooks
 from .given import Given, countable
@@ -134,7 +135,7 @@ class Compiled:
                 kind.trials.remove(t)
                 if pays(t.best, kind.python, sum(len(past.nodes) - 1 for _, past in t.kept.pasts)):
                     self.records.append(t.kept)
-                    t.kept.among = self.records
+                    t.kept.of = ref(self)
                 else:
                     self._failed(kind, "Python is as fast", _TRIES)
             return made

@@ -113,6 +113,7 @@ def _best(plan: Planned, steps: list[Any], operands: list[Tensor]) -> float:
     sources = plan.sources
     plan.sources = [Source(_again(x.values), x.values, x.ordered) for x in sources]
     state = State(plan, operands)
+    versions = [(s, s.version) for s in {*plan.kept.values(), *[t.store for t in operands]}]
     best = float("inf")
     try:
         call = bind(plan, steps)
@@ -124,6 +125,8 @@ def _best(plan: Planned, steps: list[Any], operands: list[Tensor]) -> float:
             best = min(best, perf_counter() - since)
     finally:
         state.restore()
+        for s, version in versions:
+            s.version = version
         plan.sources = sources
     return best
 

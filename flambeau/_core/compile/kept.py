@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
 from ..autograd import inplace, tape
 from ..engine.plans import maker
@@ -79,6 +80,8 @@ class Kept:
         grads = {id(s): (s, s.node[tape.GRAD]) for s in run.seen.values() if s.node is not None and s.node[tape.GRAD] is not s.grad}
         stores = {id(g.store): g for _, g in grads.values() if g is not None}
         shown = [Shown(t.store, t.meta, t.ptr) for t in new]
+        if any(t.meta.device.type == "cpu" and gpus.is_pinned(t.store.ptr) for t in new):
+            raise Refused("a result lies in pinned memory")
         if any(s.store is not t.store for s, t in zip(shown, new, strict=True)):
             raise Refused("a result lies in another tensor's memory, with a version of its own")
         held: dict[int, int] = {}
@@ -120,29 +123,25 @@ class Kept:
         if self.late and self.effects and plan.device.type == "cpu":  # a GPU's errors come at any moment after their cause
             raise Refused("it changes Python's objects beside work that may end half-way")
         self.tree, self.wasted = tree, 0
-        self.among: list[Kept] = []  # the records of the function, once it is one of them
+        self.of: Any = None  # a weak reference to the function that it is a record of, once it is
         self._function(run, plan, given, free)
         plan.results = []
 
     @staticmethod
     def _check_tree(tree: Any, run: Run, result: Any) -> None:
-        def visit(x: Any) -> None:
-            if type(x) is trees.Leaf or type(x) in ATOMS:
-                return
+        left = [tree]  # no functions that call themselves: one would keep the run alive until there is a collection
+        while left:
+            x = left.pop()
             if isinstance(x, (tuple, list)):
-                for part in x:
-                    visit(part)
+                left += x
             elif type(x) is dict:
-                for key, part in x.items():
-                    visit(key)
-                    visit(part)
-            else:
+                left += [*x, *x.values()]
+            elif type(x) is not trees.Leaf and type(x) not in ATOMS:
                 raise Refused(f"it gives a {type(x).__name__}")
-        visit(tree)
-
         seen: set[int] = set()
-
-        def made(x: Any) -> None:
+        left = [result]
+        while left:
+            x = left.pop()
             if type(x) in (list, dict):
                 if not run.is_own(x):
                     raise Refused("it gives a container that lives on")
@@ -150,9 +149,7 @@ class Kept:
                     raise Refused("it gives a container in two places")
                 seen.add(id(x))
             if isinstance(x, (tuple, list, dict)):
-                for part in x.values() if isinstance(x, dict) else x:
-                    made(part)
-        made(result)
+                left += x.values() if isinstance(x, dict) else x
 
     @staticmethod
     def _results(found: list[Any], given: Given, run: Run) -> tuple[list[Tensor], list[Any]]:
@@ -269,11 +266,15 @@ class Kept:
                 g.line(("constant", number), f"{g.name(store)}.version == {store.version}")
         if plan.device.type == "cuda":
             g.line(("stream",), f"{g.name(gpus.current_stream)}({g.name(plan.device)})._handle is {g.name(plan.stream._handle)}")
+        if gpus.started():  # "cuda" may have been named without any work there
             g.line(("device",), f"{g.name(gpus.current_index)}() == {gpus.current_index()}")
         for _, t, _ in self.grads:
             if t is not None:
                 c = g.name(t)
-                g.line(("left", id(t)), f"{c}.meta is {g.name(t.meta)} and {c}.store is {g.name(t.store)} and {c}.node is None and {c}.ptr == {t.ptr}")
+                g.line(("left", id(t)), f"{c}.meta is {g.name(t.meta)} and {c}.store is {g.name(t.store)} and {c}.node is None and {c}.ptr == {t.ptr}"
+                       f" and (not {c}.__dict__ or {c}.__dict__.keys() <= NOTES)")
+                if t.meta.device.type == "cuda":  # no other stream is at work there
+                    g.line(("lent", id(t)), f"{t.store.ptr} not in {g.name(gpus.gpu(t.meta.device).pool.used_by)}")
 
     @staticmethod
     def _settle(run: Run) -> None:
@@ -295,7 +296,7 @@ class Kept:
         forbidden = {*plan.kept.values(), *[s.store for s in run.seen.values()], *g.stores()}
         space: dict[str, Any] = {**SPACE, "Tensor": Tensor, "NO_FREE": NO_FREE, "MISS": MISS, "replay": self.replay, "taken": forbidden,
                                  "rc": getrefcount, "limits": self.limits, "now": modes(), "put": trees.put, "copied": copied, "next_seq": tape.next_seq,
-                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay, "wasted": self._wasted, "item": reading.item,
+                                 "note": inplace.note, "NOTES": NOTES, "HalfWay": HalfWay, "wasted": WeakMethod(self._wasted), "item": reading.item,
                                  "lent": tape.lent}
         checked = any(map(is_check, plan.steps))
         # of what a call draws before a check fails Python draws the same again
@@ -309,7 +310,7 @@ class Kept:
                 *[f"  d{i} = {g.name(x)}.kept()" for i, x in enumerate(drawn)],
                 f"  try: rs{', ss' if self.pasts else ''} = replay({', '.join(f't{i}' for i in range(len(plan.operands)))})",
                 "  except HalfWay as e: raise e.__cause__ from None", "  except Exception:",
-                *[f"   {g.name(x)}.put_back(d{i})" for i, x in enumerate(drawn)], *(["   wasted()"] if checked else []), "   return MISS",
+                *[f"   {g.name(x)}.put_back(d{i})" for i, x in enumerate(drawn)], *(["   wasted()()"] if checked else []), "   return MISS",
                 *[f"  t{i}.store.version += {d}" for i, d in self.moved], *[f"  rs[{i}].store.version += {v}" for i, v in self.versions if v]]
         # where a replay raises, nothing is changed yet, and Python's call raises it; half-way it is raised as Python's call would half-way
         for n, t, version in self.grads:
@@ -323,6 +324,7 @@ class Kept:
         names = ", ".join(f"c{i}" for i in range(len(g.constants)))
         made: Any = maker("\n".join(["def make(constants):", f" {names}, = constants", *body, " return call, counts"]), space)
         self.call, self._counts = made(g.constants)
+        g.constants = []  # who keeps the run alive is not to be counted among those who hold a gradient
         if g.crossed:
             raise Refused("an argument is read elsewhere too")
         if g.stale:
@@ -356,8 +358,9 @@ class Kept:
     def _wasted(self) -> None:
         """A replay came to a check that failed, so that Python does the call from its beginning."""
         self.wasted += 1
-        if self.wasted > _WASTED and self in self.among:
-            self.among.remove(self)
+        of = self.of and self.of()
+        if self.wasted > _WASTED and of is not None and self in of.records:
+            of.records.remove(self)
 
     def settle(self) -> None:
         """Notes how many hold the gradients that it writes anew: called when the run is gone and nobody else has seen them."""

@@ -373,6 +373,7 @@ def maker(text: str, space: dict[str, Any]) -> Callable[..., Any]:
     space.setdefault("__name__", __name__)  # it is no line of the user's
     exec(compile(text, CODE, "exec"), space)
     made: Callable[..., Any] = space["make"]
+    space.pop("make", None)  # which would hold the space that holds it, and with it all that the text uses
     return made
 
 

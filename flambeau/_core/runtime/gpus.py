@@ -289,6 +289,11 @@ def start() -> DriverContext:
     return found
 
 
+def started() -> bool:
+    """Whether any GPU was used.  Asking does not count as use."""
+    return bool(_ready)
+
+
 def count() -> int:
     """How many GPUs are visible.  Looking does not count as use."""
     found = system()

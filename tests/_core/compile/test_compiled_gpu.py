@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -318,3 +319,127 @@ def test_memory_that_is_wanting_leaves_everything_whole() -> None:
         assert counter.item() == 8
         filled.clear()
         assert g(x)[2].item() == 6 and counter.item() == 9
+
+
+def _in_turns(make: Callable[[Callable[[Any], Any]], list[Any]]) -> tuple[list[Any], list[Any]]:
+    """What a program finds with its functions as they are, and compiled, some of which are replayed."""
+    made: list[Any] = []
+
+    def compiles(f: Any) -> Any:
+        made.append(torch.compile(f))
+        return made[-1]
+    found = make(lambda f: f), make(compiles)
+    assert any(map(kept, made)) or any(why(g) for g in made)
+    return found
+
+
+def test_a_gradient_is_left_alone_while_another_stream_uses_it(gpu: Any) -> None:
+    def program(compiles: Any) -> list[Any]:
+        p, other, found = torch.ones(1 << 12, requires_grad=True), torch.cuda.Stream(), []
+
+        def f(x: Any) -> None:
+            p.grad = None
+            (p * x).sum().backward()
+        g = compiles(f)
+        for k in range(24):
+            g(torch.full((1 << 12,), float(k)))
+            if k > 7:
+                other.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(other):
+                    copy = p.grad * 1
+                    for _ in range(10):
+                        copy = copy + 0
+                p.grad.record_stream(other)
+                found.append(copy)
+        torch.cuda.synchronize()
+        return [(copy[0].item(), copy[-1].item()) for copy in found]
+    expected, found = _in_turns(program)
+    assert found == expected == [(float(k), float(k)) for k in range(8, 24)]
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+def test_a_gradient_that_a_graph_keeps_is_left_alone(gpu: Any, where: str) -> None:
+    def program(compiles: Any) -> list[Any]:
+        w, v = (torch.ones(4, device=where, requires_grad=True) for _ in range(2))
+
+        def f(x: Any) -> None:
+            w.grad = None
+            (w * x).sum().backward()
+        g = compiles(f)
+        losses = []
+        for k in range(12):
+            g(torch.full((4,), float(k), device=where))
+            losses.append((v * w.grad).sum())
+        return [torch.autograd.grad(loss, v)[0].tolist() for loss in losses]
+    expected, found = _in_turns(program)
+    assert found == expected == [[float(k)] * 4 for k in range(12)]
+
+
+def test_a_new_gradient_has_no_attributes_of_an_older_one(gpu: Any) -> None:
+    p = torch.ones(4, requires_grad=True)
+
+    def f(x: Any) -> None:
+        p.grad = None
+        (p * x).sum().backward()
+    g: Any = torch.compile(f)
+    for k in range(12):
+        g(torch.ones(4))
+        assert not hasattr(p.grad, "note")
+        if k > 6:
+            p.grad.note = k
+
+
+def test_the_current_device_counts_where_nothing_is_launched(gpu: Any) -> None:
+    g: Any = torch.compile(lambda x: (torch.empty(2, device="cuda"), x + 1))
+    h: Any = torch.compile(lambda x: torch.empty(2, device="cuda"))
+    for x in (torch.ones(4, device="cpu"), torch.ones(4)):
+        for _ in range(6):
+            assert g(x)[0].device.index == h(x).device.index == 0
+        with torch.cuda.device(1):
+            for _ in range(6):
+                assert g(torch.ones(4, device="cpu"))[0].device.index == h(x).device.index == 1
+    assert kept(g) and kept(h), (why(g), why(h))
+
+
+def test_pinned_results_are_pinned(gpu: Any) -> None:
+    g: Any = torch.compile(lambda x: (x * 2, torch.ones(4, device="cpu").pin_memory()))
+    for x in (torch.ones(4, device="cpu"), torch.ones(4)):
+        for _ in range(8):
+            doubled, pinned = g(x)
+            assert pinned.is_pinned() and not doubled.is_pinned()
+
+
+def test_a_dropped_function_gives_its_memory_back_at_once(gpu: Any) -> None:
+    def program() -> None:
+        w = torch.ones(1000, requires_grad=True)
+
+        def step(x: Any) -> None:
+            w.grad = None
+            (w * x).square().mean().backward()
+
+        def result(x: Any) -> Any:
+            return (w * x).exp().cumsum(0).sum()
+        g, h = map(torch.compile, (step, result))
+        for _ in range(12):
+            g(torch.ones(1000))
+            h(torch.ones(1000)).backward()
+        assert kept(g) and kept(h), (why(g), why(h))
+    program()  # what operations keep for themselves is there now
+    before = torch.cuda.memory_allocated()
+    gc.collect()
+    gc.disable()
+    try:
+        program()
+        assert torch.cuda.memory_allocated() == before
+    finally:
+        gc.enable()
+
+
+def test_explain_leaves_versions_as_two_calls_do(gpu: Any) -> None:
+    w = torch.zeros(3)
+
+    def f(x: Any) -> Any:
+        w.add_(x)
+        return w.exp()
+    torch.explain(f)(torch.ones(3))
+    assert w._version == 2 and w.tolist() == [2.0] * 3
