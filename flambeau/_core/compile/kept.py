@@ -12,7 +12,7 @@ from ..autograd import inplace, tape
 from ..engine.plans import maker
 from ..kernels.llvm import sequence as sequences
 from ..ops import reading
-from ..runtime import capture, gpus
+from ..runtime import capture, dispatch, gpus
 from ..runtime.versions import writes
 from ..tensor import NO_FREE, Tensor
 from . import trees
@@ -266,6 +266,9 @@ class Kept:
                 g.line(("constant", number), f"{g.name(store)}.version == {store.version}")
         if plan.device.type == "cuda":
             g.line(("stream",), f"{g.name(gpus.current_stream)}({g.name(plan.device)})._handle is {g.name(plan.stream._handle)}")
+        if any(isinstance(s, capture.Read) and s.device is not None for s in plan.steps) or any(i.read.device is not None for i in run.effects.items):
+            # one that is forbidden raises where the text takes it, before what comes behind
+            g.line(("looks",), f"not {g.name(dispatch.copies_shown)}()")
         if gpus.started():  # "cuda" may have been named without any work there
             g.line(("device",), f"{g.name(gpus.current_index)}() == {gpus.current_index()}")
         for _, t, _ in self.grads:

@@ -347,6 +347,11 @@ class Wait:
         return f"Wait({self.device}, {self.reason})"
 
 
+def copies_shown() -> bool:
+    """Whether somebody is shown copies, and may forbid them."""
+    return bool(_copy_observers)
+
+
 def note_wait(dev: device, reason: str) -> None:
     """Tells the observers of a synchronisation that the program's text does not show.  Nothing for the CPU."""
     if _wait_observers and dev.type == "cuda":

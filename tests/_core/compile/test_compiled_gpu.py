@@ -443,3 +443,28 @@ def test_explain_leaves_versions_as_two_calls_do(gpu: Any) -> None:
         return w.exp()
     torch.explain(f)(torch.ones(3))
     assert w._version == 2 and w.tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("forbid", ["guard", "debug mode"])
+def test_an_element_that_may_not_be_taken_is_refused_where_it_is_taken(gpu: Any, forbid: str) -> None:
+    counter, found = torch.zeros(1), []
+
+    def f(x: Any) -> Any:
+        found.append(x.sum().item())
+        counter.add_(1)
+        return x * 2
+    g: Any = torch.compile(f)
+    for k in range(12):
+        g(torch.full((3,), float(k)))
+    assert kept(g), why(g)
+    if forbid == "guard":
+        with torch.transfer_guard("disallow"), pytest.raises(torch.TransferError):
+            g(torch.ones(3))
+    else:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            with pytest.raises(RuntimeError, match=f"at .*:{f.__code__.co_firstlineno + 1}"):
+                g(torch.ones(3))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert counter.item() == len(found) == counter._version == 12
