@@ -468,3 +468,45 @@ def test_an_element_that_may_not_be_taken_is_refused_where_it_is_taken(gpu: Any,
         finally:
             torch.cuda.set_sync_debug_mode("default")
     assert counter.item() == len(found) == counter._version == 12
+
+
+def _gives_its_gradient(w: Any, x: Any, seen: list[Any]) -> Any:
+    w.grad = None
+    (x * w).square().sum().backward()
+    return w.grad
+
+
+def _gives_a_view_of_its_gradient(w: Any, x: Any, seen: list[Any]) -> Any:
+    w.grad = None
+    (x * w).square().sum().backward()
+    return w.grad[1:]
+
+
+def _notes_its_gradient(w: Any, x: Any, seen: list[Any]) -> Any:
+    w.grad = None
+    (x * w).square().sum().backward()
+    seen.append(w.grad)
+    return x + 1
+
+
+def _sets_what_it_gives(w: Any, x: Any, seen: list[Any]) -> Any:
+    (gradient,) = torch.autograd.grad((x * w).square().sum(), w)
+    w.grad = gradient
+    return gradient, gradient.sum()
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda"])
+@pytest.mark.parametrize("case", [_gives_its_gradient, _gives_a_view_of_its_gradient, _notes_its_gradient, _sets_what_it_gives], ids=lambda c: c.__name__)
+def test_a_gradient_that_is_given_is_the_leafs_own(disorderly: Any, where: str, case: Any) -> None:
+    w, seen = torch.ones(4, device=where, requires_grad=True), list[Any]()
+
+    def f(x: Any) -> Any:
+        return case(w, x, seen)
+    g: Any = torch.compile(f)
+    for k in range(12):
+        made = g(torch.full((4,), float(k), device=where))
+        assert w.grad.tolist() == [2.0 * k * k] * 4
+        given = seen[-1] if seen else made[0] if isinstance(made, tuple) else made
+        given.add_(1)
+        assert w.grad.tolist()[1:] == [2.0 * k * k + 1] * 3
+        assert given is w.grad or given.shape == (3,)
