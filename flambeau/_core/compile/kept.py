@@ -80,6 +80,8 @@ class Kept:
         grads = {id(s): (s, s.node[tape.GRAD]) for s in run.seen.values() if s.node is not None and s.node[tape.GRAD] is not s.grad}
         stores = {id(g.store): g for _, g in grads.values() if g is not None}
         shown = [Shown(t.store, t.meta, t.ptr) for t in new]
+        if max(Counter(id(g) for _, g in grads.values() if g is not None).values(), default=1) > 1:
+            raise Refused("two leaves have one gradient")  # who else holds it could not be told
         if any(id(t.store) in stores for t in new):
             raise Refused("a result lies in a gradient's memory")
         if any(t.meta.device.type == "cpu" and gpus.is_pinned(t.store.ptr) for t in new):

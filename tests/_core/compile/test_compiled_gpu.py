@@ -510,3 +510,19 @@ def test_a_gradient_that_is_given_is_the_leafs_own(disorderly: Any, where: str, 
         given.add_(1)
         assert w.grad.tolist()[1:] == [2.0 * k * k + 1] * 3
         assert given is w.grad or given.shape == (3,)
+
+
+def test_one_gradient_of_two_leaves_is_left_alone_by_whoever_is_left(disorderly: Any) -> None:
+    a, b = (torch.ones(4, requires_grad=True) for _ in range(2))
+
+    def f(x: Any) -> None:
+        a.grad = b.grad = x * 2
+    g: Any = torch.compile(f)
+    held = []
+    for k in range(16):
+        g(torch.full((4,), float(k)))
+        assert a.grad is b.grad
+        held.append(b.grad)
+        if k % 2:
+            a.grad = None
+    assert [t.tolist() for t in held] == [[2.0 * k] * 4 for k in range(16)]
