@@ -186,9 +186,11 @@ class _Watched:
         queue = self.queue
         if queue.error is not None:
             raise queue.error
+        if self.event is not None and self.event.query():  # what goes wrong from here on is another's
+            return True
         assert queue._comm is not None
         queue._comm.ready()
-        return self.event is not None and self.event.query()
+        return False
 
 
 def of(group: ProcessGroup, dev: device, line: str) -> GpuQueue | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from flambeau.distributed import gpu_queues
 from tests._core.drivers.nvidia.running import on_fake
 
 from .ranks import checked, needs_mpi, run
@@ -185,3 +188,14 @@ def test_a_rank_that_is_killed(tmp_path) -> None:
     begun = time.monotonic()
     found = failing(tmp_path, "dist.all_reduce(x, group=g) if rank == 0 else os.kill(os.getpid(), 9)", SYNC)
     assert "rank 1 is gone: it died" in found[0][1] and time.monotonic() - begun < 60
+
+
+def test_what_is_done_is_not_blamed_for_a_later_error() -> None:
+    def wrong() -> None:
+        raise RuntimeError("the connection is gone")
+    queue: Any = SimpleNamespace(error=None, _comm=SimpleNamespace(ready=wrong))
+    work = gpu_queues._Watched(queue)
+    with pytest.raises(RuntimeError, match="gone"):
+        work.test()
+    work.event = SimpleNamespace(query=lambda: True)  # type: ignore[assignment]
+    assert work.test()
