@@ -139,13 +139,3 @@ def test_what_is_not_there() -> None:
     for x, kernel in ((flat, (3, 3, 3)), (((2, 3, 50, 50), (7500, 2500, 50, 1)), (5, 33)), (((1 << 20, 64, 8, 8), (4096, 64, 8, 1)), (3, 3))):
         with pytest.raises(NotImplementedError):
             channelwise.shape(x, x, kernel, *((1,) * len(kernel),) * 3)
-
-
-@pytest.mark.parametrize("d", [float32, bfloat16])
-@pytest.mark.parametrize("last", [False, True])
-def test_a_convolution_and_its_gradient_share_a_kernel(d: dtype, last: bool) -> None:
-    """Where windows of results are as many as those of images: to compile a kernel takes a tenth of a second."""
-    rng = np.random.default_rng(9)
-    jobs = [Job(kind, d, (2, 6, 14, 14), 1, (3, 5), (1, 2), ONE, ONE, rng, last) for kind in ("forward", "images")]
-    check_all(jobs)
-    assert jobs[0].kernel.key == jobs[1].kernel.key

@@ -53,12 +53,10 @@ _WINDOWS = """
   left /= $down;
   const int channel0 = (int)(left % $sheaves) * $channels_in;
   const long long image = left / $sheaves;
-  const unsigned long long one = a.w[1], other = a.w[2];
-  const T* const from = (const T*)($turned ? other : one) + image * $fn;
-  const T* const weights = (const T*)($turned ? one : other);
+  const T* const from = (const T*)a.w[$source] + image * $fn;
 $read
   for (int k = (int)threadIdx.x; k < $channels_in * $taps; k += $threads)
-    weight[$weight_at] = channel0 + k / $taps < $channels ? weights[(long long)channel0 * $taps + ($turned ? $other_end : k)] : (T)0;
+    weight[$weight_at] = channel0 + k / $taps < $channels ? ((const T*)a.w[$weights])[(long long)channel0 * $taps + k] : (T)0;
   __syncthreads();
   for (int u = (int)threadIdx.x; u < $channels_in * $tile_rows * $tile_places; u += $threads) {
     $unit
@@ -268,10 +266,8 @@ def _tile(d: dtype, s: Shape, last: bool, together: int) -> tuple[int, int, int]
     return channels, rows, places
 
 
-def _windows(d: dtype, s: Shape, bias: bool, turned: bool) -> Kernel:
-    """Windows of `s.x`, one result a channel of `s.y`, into the first argument; the images are the second and the kernel the third, or, turned round, the
-    other way.  One text does both, as it takes a tenth of a second and more to compile."""
-    arguments = "PPPPP" if bias else "PPPP"
+def _windows(d: dtype, s: Shape, arguments: str, source: int, weights: int, bias: bool, turned: bool) -> Kernel:
+    """Windows of `s.x`, one result a channel of `s.y`, into the first argument."""
     w, last = _begun(d, s, arguments), _last(s.y)
     n, c, h, width = s.y[0]
     together = 8 if h > 4 else 4 if h > 1 else 1
@@ -281,16 +277,15 @@ def _windows(d: dtype, s: Shape, bias: bool, turned: bool) -> Kernel:
     _strides(w, "f", s.x)
     _strides(w, "t", s.y)
     w.words(height=s.x[0][2], width=s.x[0][3], channels=c, rows=h, places=width)
-    w.words("unsigned int", across=across, down=down, sheaves=sheaves, turned=int(turned))
+    w.words("unsigned int", across=across, down=down, sheaves=sheaves)
     w.constants(
-        m=s.results, together=together, channels_in=channels, tile_rows=rows, tile_places=places, ih=ih, iw=iw,
+        m=s.results, source=source, weights=weights, together=together, channels_in=channels, tile_rows=rows, tile_places=places, ih=ih, iw=iw,
         span=s.seen(together, 1)[0], read=_READ.strip("\n"), read_order=_split("k", *_ordered(_last(s.x), ("g", "$channels_in"), ("x", "$iw"), ("y", "$ih"))),
         unit=_split("u", *_ordered(last, ("g", "$channels_in"), ("p", "$tile_places"), ("r", "$tile_rows"))),
         at="(y * $iw + x) * $channels_in + g" if last else "(g * $ih + y) * $iw + x",
         seen_at="((y + k) * $iw + x) * $channels_in + g" if last else "(g * $ih + y + k) * $iw + x",
         weight_at="k % $taps * $channels_in + k / $taps" if last else "k",
-        other_end="k / $taps * $taps + $taps - 1 - k % $taps",
-        tap_at="(i * $kw + j) * $channels_in + g" if last else "g * $taps + i * $kw + j",
+        tap="$taps - 1 - (i * $kw + j)" if turned else "i * $kw + j", tap_at="($tap) * $channels_in + g" if last else "g * $taps + $tap",
         bias="load(((const T*)a.w[3])[channel])" if bias else "(V)0")
     w.function("channelwise", THREADS, _WINDOWS)
     w.launch("channelwise", n * across * down * sheaves, THREADS)
@@ -299,14 +294,14 @@ def _windows(d: dtype, s: Shape, bias: bool, turned: bool) -> Kernel:
 
 def forward(d: dtype, s: Shape, bias: bool) -> Kernel:
     """``entry(y, x, w, [bias,] workspace)``; w (C_out, KH, KW), contiguous."""
-    return _windows(d, s, bias, False)
+    return _windows(d, s, "PPPPP" if bias else "PPPP", 1, 2, bias, False)
 
 
 def images(d: dtype, s: Shape) -> Kernel:
     """``entry(x, w, y, workspace)``: the gradient x of weights w and gradients y."""
     if s.results == 1 and s.stride == (1, 1):  # windows of the results, of the kernel turned round
         border = tuple([apart * (k - 1) - p for apart, k, p in zip(s.dilation, s.kernel, s.padding, strict=True)])
-        return _windows(d, Shape(s.y, s.x, s.kernel, border, s.stride, s.dilation), False, True)
+        return _windows(d, Shape(s.y, s.x, s.kernel, border, s.stride, s.dilation), "PPPP", 2, 1, False, True)
     w = _begun(d, s, "PPPP")
     (_, channels, rows, places), count = s.x[0], math.prod(s.x[0])
     _strides(w, "x", s.x)
