@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..kernels import expr as E
+from ..kernels.c_forms import ADDS_NOTHING, WHOLE
 from ..kernels.loops.rows import kept_value, passes_of
 from ..kernels.loops.walk import facts
 from ..kernels.programs import Map, PreparedLaunch, Program, Reduce, Rows, size_of
@@ -133,10 +134,6 @@ def prepared(s: Launch) -> Launch:
 
 
 # ------------------------------------------------------------------------------------------------- products and additions
-_WHOLE = frozenset({"input", "scalar", "const", "coord", "gather", "acc", "cast", "add", "sub", "div", "sqrt", "maximum", "minimum", "abs", "bitcast"})
-_ADDS_NOTHING = frozenset({"input", "scalar", "const", "coord", "gather", "acc", "cast", "mul", "neg", "where", "maximum", "minimum", "abs", "bitcast"})
-
-
 def _wide(e: Expr) -> bool:
     """Whether a value is of floating point and not rounded to 16 bits."""
     return e.dtype.is_complex or (e.dtype.kind == "f" and e.dtype.itemsize >= 4)
@@ -149,7 +146,7 @@ def _ends_in_product(e: Expr, exact: bool) -> bool:
         return False
     if e.op in ("neg", "where"):
         return any(_ends_in_product(a, exact) for a in e.args[-2:])
-    return e.op not in _WHOLE and not (exact and e.op == "mul")
+    return e.op not in WHOLE and not (exact and e.op == "mul")
 
 
 def _roots(p: Any) -> tuple[Expr, ...]:
@@ -163,7 +160,7 @@ def _rounds_alike(a: Launch, b: Launch) -> None:
         return
     p, q = a.prepared.program, b.prepared.program
     maps = isinstance(p, Map), isinstance(q, Map)
-    adds = not maps[1] or any(_wide(e) and e.op not in _ADDS_NOTHING for e in E.walk(_roots(q)))
+    adds = not maps[1] or any(_wide(e) and e.op not in ADDS_NOTHING for e in E.walk(_roots(q)))
     products = [x for x, own, other in ((p, *maps), (q, *reversed(maps))) if own and not other]
     if (adds and any(_ends_in_product(e, maps == (True, True)) for e in _roots(p))) or any(
             e.op == "mul" and _wide(e) for x in products for e in E.walk(_roots(x))):

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from ..dtypes import dtype
 
 LEAVES = frozenset(("input", "scalar", "coord", "acc", "gather"))
+_PASSED = LEAVES | {"const", "cast", "maximum", "minimum", "abs", "bitcast"}
+WHOLE = _PASSED | {"add", "sub", "div", "sqrt"}  # what ends in no product that a compiler could make one with an addition beside it
+ADDS_NOTHING = _PASSED | {"mul", "neg", "where"}  # what has no addition with which one could be made
 COMPARE = {"lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}", "eq": "{0} == {1}", "ne": "{0} != {1}"}
 BOOL = {"add": "{0} || {1}", "mul": "{0} && {1}", "sub": "{0} != {1}", "maximum": "{0} || {1}", "minimum": "{0} && {1}",
         "and": "{0} && {1}", "or": "{0} || {1}", "xor": "{0} != {1}", "floordiv": "{0} && {1}", "truncdiv": "{0} && {1}",
