@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import string_at
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, layout
@@ -59,21 +60,22 @@ def _elements(m: Meta, shape: tuple[int, ...], reason: str, convert: Callable[[A
         from .transfer import carrier
         host = meta(m.shape, layout.dense_like(tuple(m.shape), m.strides), m.dtype, device_class("cpu"))
         fetch, get, dev = carrier(host, m, False), host_values.reader(shape, host.strides if shape else (), m.dtype), m.device
-
         one, nbytes = m.numel == 1, m.dtype.itemsize
+
+        def bring(here: Tensor, t: Tensor) -> None:
+            dispatch.note_wait(dev, reason)
+            fetch(here, t)
+
+        def element(here: Tensor, t: Tensor) -> bytes:
+            bring(here, t)
+            return string_at(here.ptr, nbytes)
 
         def waited(t: Tensor) -> Any:
             here = new(host)
-
-            def wait() -> bytes:
-                dispatch.note_wait(dev, reason)
-                fetch(here, t)
-                return string_at(here.ptr, nbytes)
             if one and capture.active:
-                capture.fetched(dev, t.ptr, wait)
+                capture.fetched(dev, t.ptr, partial(element, here, t))
             else:
-                dispatch.note_wait(dev, reason)
-                fetch(here, t)
+                bring(here, t)
             found = get(here.ptr)
             return found if convert is None else convert(found)
         return waited

@@ -85,6 +85,7 @@ class NvidiaDriver(Driver):
 
     simulated = False
     own_visibility = True
+    contracts = True
 
     def __init__(self, found: probe.Found, compiler: Callable[[str, str], bytes] | None = None) -> None:
         self._found, self.compiler = found, compiler
@@ -476,8 +477,6 @@ class NvidiaDriver(Driver):
     def serves(self, kind: type[Spec]) -> bool:
         from .routines import serves
         return serves(kind)
-
-    contracts = True
 
     def order(self, program: Program, domain: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
         from ...kernels import cuda_c
