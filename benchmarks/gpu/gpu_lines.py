@@ -388,7 +388,8 @@ def all_lines(s: Sizes | None = None) -> list[Line]:
 def _compiled(setup: Callable[[Any], Work]) -> Callable[[Any], Work]:
     """The same work, compiled by Flambeau; PyTorch's compiler has a column of its own."""
     def made(t: Any) -> Work:
-        return t.compile(setup(t)) if t.__name__ == "flambeau" else setup(t)  # type: ignore[no-any-return]
+        work: Work = t.compile(setup(t)) if t.__name__ == "flambeau" else setup(t)
+        return work
     return made
 
 
