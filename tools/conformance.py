@@ -57,8 +57,10 @@ def run(program: str, name: str, device: str, *options: str) -> Result:
     """One run of a program of the instrument; its JSON."""
     BUILD.mkdir(parents=True, exist_ok=True)
     out = BUILD / f"{name}.json"
+    log = BUILD / f"{name}.log"  # a worker that gives no answer leaves its threads' stacks here
     out.unlink(missing_ok=True)
-    command = [sys.executable, str(SHARED / program), "--path", str(ROOT), "--device", device, "--json", str(out), *options]
+    log.unlink(missing_ok=True)
+    command = [sys.executable, str(SHARED / program), "--path", str(ROOT), "--device", device, "--json", str(out), "--log", str(log), *options]
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     environment.setdefault("FLAMBEAU_SIM_GPUS", "2")
     environment.setdefault("FLAMBEAU_SIM_QUEUE", "lazy")  # work runs where it is waited for: no switches between threads, and a missing wait shows
@@ -66,6 +68,8 @@ def run(program: str, name: str, device: str, *options: str) -> Result:
     if not out.exists():
         raise SystemExit(f"conformance: the instrument failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     found: Result = json.loads(out.read_text())
+    if "no answer after" in done.stdout + json.dumps(found):
+        print(f"conformance, {device}: where a worker stood that gave no answer:\n{log.read_text(errors='replace')[-6000:]}")
     return found
 
 

@@ -40,6 +40,7 @@ _LOCK = ".lock"
 _BESIDE = ".beside"  # files that are no entries: never removed here
 _PATIENCE = 20.0  # seconds
 _SHORT = 0.05  # with a process of the lowest priority, which may get no time at all: about what a kernel takes
+_AHEAD, _BEHIND = b"a", b"b"  # what is in a lock: whose it is, another process or one of those
 behind = False  # whether this process is one of those
 MANY = 5  # of kernels: a program that makes as many is the first of its kind here (`hooks.many_made`)
 
@@ -123,7 +124,8 @@ def _alone(name: str) -> Iterator[bool]:
     """While one process makes an entry, others wait, and then find it; gives whether it waited.
 
     A lock is a file beside the entry, held by `flock`, which ends with its process.  Where it cannot be had, or is held for longer than any
-    kernel takes, the entry is made all the same: it comes in whole, whoever is last.  Processes of the lowest priority say so in the file.
+    kernel takes, the entry is made all the same: it comes in whole, whoever is last.  Who holds it says in the file whether it gets time: one
+    that has said nothing is waited for as shortly as one of the lowest priority, which may stand just before saying so for as long as others work.
     """
     lock, waited = -1, False
     try:
@@ -132,11 +134,10 @@ def _alone(name: str) -> Iterator[bool]:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if behind:
-                    os.write(lock, b"behind")
+                os.pwrite(lock, _BEHIND if behind else _AHEAD, 0)
                 break
             except BlockingIOError:
-                if time.monotonic() - since > (_SHORT if not behind and os.pread(lock, 1, 0) else _PATIENCE):
+                if time.monotonic() - since > (_PATIENCE if behind or os.pread(lock, 1, 0) == _AHEAD else _SHORT):
                     break
                 waited = True
                 time.sleep(pause)
