@@ -283,7 +283,7 @@ def carry_out(plan: Plan) -> tuple[str, float]:
 
 
 def _ends(plan: Plan, pids: dict[int, int], port: int, lateness: Lateness) -> dict[int, int | None]:
-    """How each rank ended; None for one that had to be killed.  Says what of a rank died, as an agent does, where the round has one."""
+    """How each rank ended; None for one that had to be killed.  Says how a rank ended, as an agent does, where the round has one."""
     codes: dict[int, int | None] = {}
     begun = time.monotonic()
     while len(codes) < len(pids):
@@ -292,7 +292,7 @@ def _ends(plan: Plan, pids: dict[int, int], port: int, lateness: Lateness) -> di
             done, status = os.waitpid(pids[rank], os.WNOHANG)
             if done:
                 codes[rank] = code = os.waitstatus_to_exitcode(status)
-                if plan.agent and code and len(codes) == 1:
+                if plan.agent and (len(codes) == 1 or not any(codes.values())):
                     dist.TCPStore("127.0.0.1", port, wait_for_workers=False).append(f"run0/default_pg/{DIED}", f"{rank} {agents.ending(code)}\n")
         left = [rank for rank in left if rank not in codes]
         if time.monotonic() - begun > lateness.allowed(END + limit(plan)) or left == [plan.who] and plan.how in PATIENT:

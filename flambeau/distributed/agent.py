@@ -168,14 +168,19 @@ class _Stop:
 
 
 class _Obituary:
-    """Where the ranks read of what others died (`peers.died`): the agent alone sees signals, and ranks that die before they connect."""
+    """Where the ranks read how others ended (`peers.died`): the agent alone sees signals, and ranks that end before they connect."""
 
     def __init__(self, store: TCPStore | None, host: str, port: int, attempt: int) -> None:
         self.store, self.at, self.key = store, (host, port), f"run{attempt}/default_pg/{DIED}"
+        self.told: set[int] = set()
 
     def say(self, ranks: Ranks) -> None:
-        """Tells of all ranks of this host that failed."""
-        lines = [f"{ranks.first + i} {ending(ranks.processes[i].returncode)}\n" for i in ranks.failed()]
+        """Tells of all ranks of this host that ended and were not told of yet."""
+        ended = [i for i, p in enumerate(ranks.processes) if p.poll() is not None and i not in self.told]
+        if not ended:
+            return
+        self.told.update(ended)
+        lines = [f"{ranks.first + i} {ending(ranks.processes[i].returncode)}\n" for i in ended]
         with contextlib.suppress(DistError, OSError):
             if self.store is None:
                 self.store = TCPStore(*self.at, timeout=datetime.timedelta(seconds=2), wait_for_workers=False)
@@ -193,6 +198,8 @@ def _watch(ranks: Ranks, stop: _Stop, obituary: _Obituary | None) -> int:
     while ranks.running() and first is None and not stop.number:
         time.sleep(0.02)
         first = next(iter(ranks.failed()), None)
+        if obituary is not None:
+            obituary.say(ranks)
     if stop.number:
         ranks.signal(stop.number)
         begun, times = time.monotonic(), stop.times

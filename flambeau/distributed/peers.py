@@ -26,7 +26,8 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 PATIENCE = 5.0  # seconds until a rank that waits says so, and between its reports
 _GRACE = 0.3  # seconds for a collective that a rank left in good order
 _ENDED = 2.0
-DIED = "flambeau/died"  # where an agent says in the job's store which ranks died, and of what: a line each
+DIED = "flambeau/died"  # where an agent says in the job's store which ranks ended, and how: a line each
+WELL = "with status 0"  # how a rank ends there that did not fail
 
 
 class DistBackendError(DistError):
@@ -55,7 +56,7 @@ class Doing:
 class Peers:
     """The side channel of one rank.
 
-    address: the hub's host and port.  secret: the job's.  store: where an agent, if there is one, says which ranks died.
+    address: the hub's host and port.  secret: the job's.  store: where an agent, if there is one, says how ranks ended.
     """
 
     def __init__(self, address: tuple[str, int], secret: str, rank: int, size: int, store: Store | None = None) -> None:
@@ -200,7 +201,7 @@ class Watch:
 
 
 def died(store: Store | None) -> dict[int, str]:
-    """The ranks that agents have seen die, each with what of."""
+    """The ranks that agents have seen end, each with how."""
     try:
         lines = store.get(DIED).decode().splitlines() if store is not None and store.check([DIED]) else []
     except DistError:

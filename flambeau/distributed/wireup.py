@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.drivers.collectives import mpi
 from . import hub
-from .peers import PATIENCE, DistBackendError, Doing, Peers, Watch, died, user_line
+from .peers import PATIENCE, WELL, DistBackendError, Doing, Peers, Watch, died, user_line
 from .stores import DistNetworkError, PrefixStore, Store, TCPStore, seconds
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def connect(store: Store | None, rank: int, size: int, timeout: Any, host: str) 
 
 
 def _agents_store() -> Store | None:
-    """Where an agent says which ranks died, if there is an agent: by a connection of its own, as the program may be waiting in its store."""
+    """Where an agent says which ranks ended, if there is an agent: by a connection of its own, as the program may be waiting in its store."""
     env = os.environ
     if env.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or not env.get("MASTER_PORT", "").isdigit():
         return None
@@ -148,7 +148,7 @@ def _meet(store: Store, agents: Store | None, rank: int, size: int, limit: float
         waited = time.monotonic() - begun
         if waited > limit:
             raise DistNetworkError(f"init_process_group: rank {rank} of {size} waited {limit:.0f} s for rank 0: it timed out")
-        _see(agents, rank, "init_process_group", line)
+        _see(agents, rank, size, "init_process_group", line)
         if waited > told:
             told += PATIENCE
             print(f"flambeau.distributed: rank {rank} has waited {waited:.1f} s in init_process_group at {line}: rank 0 has not come", file=sys.stderr,
@@ -165,10 +165,15 @@ def _there(store: Store, rank: int) -> bool:
         raise DistNetworkError(f"init_process_group: rank {rank} was waiting for rank 0: {error}") from None
 
 
-def _see(store: Store | None, rank: int, what: str, line: str) -> None:
-    """Raises DistBackendError where an agent says that a rank died before it came."""
+def _see(store: Store | None, rank: int, size: int, what: str, line: str) -> None:
+    """Raises DistBackendError where an agent says that a rank ended before it came.  One that ended well is missed only where this group is all of
+    the agents' ranks: others may not belong to it."""
+    agents = os.environ.get("RANK") == str(rank) and os.environ.get("WORLD_SIZE") == str(size)
     for r, how in died(store).items():
-        raise DistBackendError(f"rank {r} is gone: it died, {how}. Rank {rank} was waiting for it in {what} at {line}")
+        if how != WELL:
+            raise DistBackendError(f"rank {r} is gone: it died, {how}. Rank {rank} was waiting for it in {what} at {line}")
+        if agents:
+            raise DistBackendError(f"rank {r} has ended its program without init_process_group; rank {rank} was waiting for it in {what} at {line}")
 
 
 def _parts(text: bytes) -> tuple[str, int, str]:
@@ -256,7 +261,7 @@ def _managed(address: tuple[str, int], secret: str, rank: int, size: int, limit:
                 if time.monotonic() > end:
                     raise DistNetworkError(f"init_process_group: rank {rank} waited {limit:.0f} s for all {size} ranks; some did not come") from None
                 watch.look()
-                _see(peers.store, rank, watch.what, watch.line)
+                _see(peers.store, rank, size, watch.what, watch.line)
                 continue
             if not more:
                 raise DistBackendError("init_process_group: the hub of rank 0 is gone, or took this rank for a stranger")

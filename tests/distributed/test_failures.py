@@ -94,6 +94,37 @@ def test_a_rank_that_dies_before_it_meets_the_others(tmp_path, how: str, told: s
     assert len(lines) == 2 and all(f"rank 1 is gone: it died, {told}" in x and "in init_process_group at script.py:6" in x for x in lines), done
 
 
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_rank_that_ends_well_before_it_meets_the_others(tmp_path, who: int) -> None:
+    begun = time.monotonic()
+    done = run(tmp_path, f"""
+        import os, sys, torch, torch.distributed as dist
+        if os.environ["RANK"] == "{who}":
+            sys.exit(0)
+        try:
+            dist.init_process_group("gloo")
+        except dist.DistBackendError as error:
+            print("ERROR", error, flush=True)
+        """)
+    assert f"ERROR rank {who} has ended its program without init_process_group; rank {1 - who} was waiting for it in init_process_group at script.py:6" in (
+        done.stdout), done
+    assert done.returncode == 0 and time.monotonic() - begun < 60
+
+
+def test_ranks_that_no_group_needs_may_end(tmp_path) -> None:
+    """A rank of the agent's that the group does not count."""
+    out = checked(tmp_path, """
+        import os, sys, time, torch, torch.distributed as dist
+        if os.environ["RANK"] == "2":
+            sys.exit(0)
+        time.sleep(1)
+        dist.init_process_group("gloo", init_method="file://" + os.path.abspath("meet"), rank=int(os.environ["RANK"]), world_size=2)
+        dist.barrier()
+        print("through")
+        """, 3)
+    assert out.count("through") == 2
+
+
 def test_a_store_that_never_comes(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import datetime, torch.distributed as dist\ndist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))\n")
