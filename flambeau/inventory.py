@@ -18,10 +18,8 @@ import flambeau
 PACKAGES = ("numpy", "llvmlite", "scipy-openblas64", "rich", "scipy", "onednn-cpu-gomp", "cuda-bindings",
             "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cusolver",
             "nvidia-nccl-cu13")
-VARIABLES = (
-    "CUDA_VISIBLE_DEVICES", "FLAMBEAU_SIM_GPUS", "FLAMBEAU_NUM_THREADS", "FLAMBEAU_KERNELS", "FLAMBEAU_CACHE_DIR",
-    "FLAMBEAU_PROVENANCE", "FLAMBEAU_SMI", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "PYTORCH_CUDA_ALLOC_CONF",
-)  # fmt: skip
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_CORETYPE", "PYTORCH_CUDA_ALLOC_CONF",
+             "PYTORCH_ALLOC_CONF")  # beside all of our own
 
 
 def _version(package: str) -> str | None:
@@ -208,7 +206,7 @@ def collect() -> dict[str, Any]:
         "nvidia": attempt(nvidia),
         "packages": {package: _version(package) for package in PACKAGES},
         "kernel cache": attempt(kernel_cache),
-        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name in VARIABLES or name.startswith("FLAMBEAU_")},
     }
 
 

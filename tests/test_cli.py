@@ -55,9 +55,10 @@ def test_info_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_info_as_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("FLAMBEAU_SIM_GPUS", "0")
+    monkeypatch.setenv("FLAMBEAU_OF_TOMORROW", "7")
     assert cli.main(["info"]) == 0
     shown = capsys.readouterr().out
-    for part in ("flambeau", "cpu", "cuda", "kernel cache", "FLAMBEAU_SIM_GPUS=0", "OpenBLAS"):
+    for part in ("flambeau", "cpu", "cuda", "kernel cache", "FLAMBEAU_OF_TOMORROW=7", "FLAMBEAU_SIM_GPUS=0", "OpenBLAS"):
         assert part in shown
 
 

@@ -56,33 +56,51 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "WORLD_SIZE": ("", "How many processes there are; set by a launcher."),
     "MASTER_ADDR": ("", "The machine where the processes meet; set by a launcher."),
     "MASTER_PORT": ("", "The port where the processes meet; set by a launcher."),
+    "GROUP_RANK": ("", "The number of this process's machine; set by a launcher."),
+    "GROUP_WORLD_SIZE": ("", "How many machines there are; set by a launcher."),
+    "ROLE_NAME": ("", "`default`; set by a launcher, as torchrun does."),
+    "ROLE_RANK": ("", "The same as `RANK`; set by a launcher."),
+    "ROLE_WORLD_SIZE": ("", "The same as `WORLD_SIZE`; set by a launcher."),
     "TORCHELASTIC_RUN_ID": ("", "Set by a launcher; `torch.distributed.is_torchelastic_launched` asks for it."),
+    "TORCHELASTIC_RESTART_COUNT": ("0", "How often the processes were started again after a failure; set by a launcher."),
+    "TORCHELASTIC_MAX_RESTARTS": ("", "How often they may be; set by a launcher."),
+    "TORCHELASTIC_USE_AGENT_STORE": ("", "`True`: the launcher has the store where the processes meet; set by a launcher."),
+    "PMI_RANK": ("", "The number of this process among all; set by mpiexec, and by Flambeau for MPI where another launcher started the processes."),
+    "PMI_SIZE": ("", "How many processes there are; set as `PMI_RANK` is."),
+    "PMI_FD": ("", "The open file by which MPI's processes meet; set as `PMI_RANK` is."),
+    "PMIX_RANK": ("", "The number of this process among all; set by launchers such as Slurm's."),
+    "OMPI_COMM_WORLD_RANK": ("", "The number of this process among all; set by the mpiexec of Open MPI."),
+    "SLURM_JOB_ID": ("", "Set in a job of Slurm, where nothing is made behind a program unless `FLAMBEAU_WARM` is 1."),
+    "PBS_JOBID": ("", "The same for PBS."),
+    "LSB_JOBID": ("", "The same for LSF."),
+    "CI": ("", "The same for CI."),
+    "PYTEST_VERSION": ("", "The same for tests; set by pytest."),
+    "OPENBLAS_CORETYPE": ("this CPU", "The CPU that OpenBLAS takes its kernels for. An older one than yours makes products slow: `flambeau info` shows it."),
 }
 _NAME = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
-_NO_VARIABLES = {"FLAMBEAU_NAME"}  # a word that code for GPUs is written with
+_OURS = re.compile(r"FLAMBEAU_([A-Z]+_)*[A-Z]+")
+# words in capitals that are something else: one that code for GPUs is written with, the ends of FLAMBEAU_SIM_..., what the system and a GPU are asked
+_NO_VARIABLES = {
+    "FLAMBEAU_NAME", "VARIABLE", "GPUS", "MODEL", "MEMORY", "QUEUE", "NETWORK", "NODE", "SEED", "H200", "NDR", "CPU", "MPI", "NCCL", "OS", "SC_PAGE_SIZE",
+    "SC_PHYS_PAGES", "SCHED_IDLE", "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR", "INTEGRATED", "L2_CACHE_SIZE", "MAX_REGISTERS_PER_MULTIPROCESSOR",
+    "MAX_SHARED_MEMORY_PER_BLOCK", "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", "MAX_THREADS_PER_MULTIPROCESSOR",
+    "MULTIPROCESSOR_COUNT", "MULTI_GPU_BOARD", "PCI_BUS_ID", "PCI_DEVICE_ID", "PCI_DOMAIN_ID", "WARP_SIZE"}
 
 
 def read() -> set[str]:
-    """The variables that the program's source reads or sets by name: all words FLAMBEAU_..., and others where `os.environ` is asked for them."""
+    """The variables that the program's source may read or set by name: all words FLAMBEAU_..., and where a file names `os.environ` all words in capitals,
+    by whatever way they get there, but for `_NO_VARIABLES`."""
     found = set()
     for path in sorted((ROOT / "flambeau").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
+        pattern = _NAME if "environ" in text else _OURS
         if "environ" not in text and "FLAMBEAU_" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"FLAMBEAU_([A-Z]+_)*[A-Z]+", node.value):
-                found.add(node.value)
-            if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
-                found |= _words(node.slice)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value).endswith("environ") and node.args:
-                found |= _words(node.args[0]) if node.func.attr != "update" else set()
-            elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]).endswith("environ"):
-                found |= _words(node.left)
+            word = node.value if isinstance(node, ast.Constant) else node.arg if isinstance(node, ast.keyword) else None
+            if isinstance(word, str) and pattern.fullmatch(word):
+                found.add(word)
     return found - _NO_VARIABLES
-
-
-def _words(node: ast.expr) -> set[str]:
-    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAME.fullmatch(node.value) else set()
 
 
 def page() -> str:

@@ -24,7 +24,7 @@ def _compiled(code: PythonCode) -> Any:
     file = f"<eval_with_key>.{next(_count)}"
     linecache.cache[file] = (len(code.src), None, code.src.splitlines(keepends=True), file)
     space = dict(code.globals)
-    exec(compile(code.src, file, "exec"), space)  # a user's own graph, as the program that it was traced from
+    exec(compile(code.src, file, "exec", dont_inherit=True), space)  # a user's own graph, as the program that it was traced from
     linecache.cache[file] = (len(code.src), None, code.src.splitlines(keepends=True), file)
     return next(v for k, v in reversed(space.items()) if callable(v) and getattr(getattr(v, "__code__", None), "co_filename", "") == file)
 

@@ -50,7 +50,7 @@ def _run_text(text: str, name: str) -> None:
     before = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
-        exec(compile(text, name, "exec"), main.__dict__)
+        exec(compile(text, name, "exec", dont_inherit=True), main.__dict__)  # this file's __future__ is not the script's
     finally:
         sys.modules["__main__"] = before
 
@@ -96,8 +96,9 @@ def run_many(program: Program, arguments: list[str], *, nproc: int, nnodes: int 
     `page-node0.html` and so on.  The others as of `run`.
     """
     from ..distributed import agent
-    if program.why_not():
-        print(f"flambeau run: {program.why_not()}", file=sys.stderr)
+    report, wrong = _page(report)
+    if wrong or program.why_not():
+        print(f"flambeau run: {wrong or program.why_not()}", file=sys.stderr)
         return 2
     if program.name == "-" and program.code is None:
         program = Program("-c", code=sys.stdin.read())  # each rank needs the text
@@ -120,6 +121,15 @@ def run_many(program: Program, arguments: list[str], *, nproc: int, nnodes: int 
     return status
 
 
+def _page(report: str | None) -> tuple[str | None, str]:
+    """Where the page goes, also when the program changes its folder, and why it cannot: told before the program works for hours."""
+    if report is None:
+        return None, ""
+    from ..trace.save import why_not
+    wrong = why_not(report)
+    return os.path.abspath(report), f"--report: {wrong}" if wrong else ""
+
+
 def tell_of_slow_compilation() -> None:
     """A line on stderr once making kernels has taken this process over a second: why the first run is slow, and that the next is not."""
     from .._core.kernels import cache
@@ -134,10 +144,12 @@ def tell_of_slow_compilation() -> None:
 def run(program: Program, arguments: list[str], *, report: str | None = None, ledger: bool = False) -> int:
     """Runs a program as `__main__`; returns its exit status.
 
-    report: where to write the page of what ran.  ledger: print what moved between devices at the end.  What the program raises is raised here.
+    report: where to write the page of what ran; where it could not be written the status is 2, and nothing runs.  ledger: print what moved between
+    devices at the end.  What the program raises is raised here.
     """
-    if program.why_not():
-        print(f"flambeau run: {program.why_not()}", file=sys.stderr)
+    report, wrong = _page(report)
+    if wrong or program.why_not():
+        print(f"flambeau run: {wrong or program.why_not()}", file=sys.stderr)
         return 2
     if "FLAMBEAU_AGENT" in os.environ:
         from ..distributed.agent import die_with_agent
@@ -146,7 +158,7 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
     if "FLAMBEAU_AGENT" in os.environ and report is not None:
         from ..trace import ranks
         own = ranks.rank_path(report, int(os.environ["RANK"]))
-    before = sys.argv, sys.path[:]
+    before, status = (sys.argv, sys.path[:]), 0
     importer.install()
     sys.argv = [program.name, *arguments]
     sys.path[0] = program.folder
@@ -172,8 +184,12 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
             sys.argv, sys.path[:] = before
             if traced is not None and own is not None and report is not None:
                 traced.close()  # its findings are made when it ends
-                traced.save(own)
-                print(f"flambeau run: the page is {os.path.abspath(own)}", file=sys.stderr)
-                if own != report:
-                    ranks.write_part(traced, report, int(os.environ["RANK"]))
-    return 0
+                try:
+                    traced.save(own)
+                    print(f"flambeau run: the page is {own}", file=sys.stderr)
+                    if own != report:
+                        ranks.write_part(traced, report, int(os.environ["RANK"]))
+                except OSError as error:  # nothing that hides what the program raised
+                    print(f"flambeau run: the page is not written: {error}", file=sys.stderr)
+                    status = 1
+    return status

@@ -55,7 +55,7 @@ def document(title: str, parts: list[str], data: dict[str, Any]) -> str:
     style, *scripts = (web.joinpath(n).read_text("utf-8") for n in ("style.css", *SCRIPTS))
     script = '"use strict";\n(() => {\n' + "\n".join(scripts) + "})();\n"
     told = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    body = "\n".join(parts)
+    title, body = text.encodable(title), text.encodable("\n".join(parts))
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'

@@ -169,6 +169,7 @@ class Progress:
         """The epochs as a rich table, the last `most` of them (0: all); in a `width` that is too small for all columns the
         pace is left out, then the seconds."""
         from rich.table import Table
+        from rich.text import Text
 
         rows = self.rows[-most:] if most else self.rows
         names, gap = self.columns(), 2
@@ -180,9 +181,10 @@ class Progress:
                 gap = 2 if sum(wide[n] + 4 for n in names) <= width else 1
                 if sum(wide[n] + 2 * gap for n in names) <= width:
                     break
-        made = Table(box=None, padding=(0, gap), header_style="bold", title=self.title or None, title_justify="left")
+        title = Text(self.title, "table.title") if self.title else None
+        made = Table(box=None, padding=(0, gap), header_style="bold", title=title, title_justify="left")
         for name in names:
-            made.add_column(name, justify="right", no_wrap=True)
+            made.add_column(Text(name), justify="right", no_wrap=True)
         for k in range(len(rows)):
             made.add_row(*[cells[n][k] for n in names])
         return made

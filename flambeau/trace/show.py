@@ -118,7 +118,7 @@ def _in_out(stage: Stage) -> str:
 
 def _values(stage: Stage, most: int, width: int) -> str:
     if stage.error:
-        return stage.error
+        return stage.error.partition("\n")[0]  # its cure is told where it is raised, and on the page
     if stage.result:
         return stage.result
     for sample in stage.samples[:1]:

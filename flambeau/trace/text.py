@@ -122,7 +122,13 @@ def place(line: str | None) -> str:
         near = os.path.relpath(path)
     except (ValueError, OSError):  # another drive, or a current folder that is gone
         near = ".."
-    return f"{os.path.basename(path) if near.startswith('..') else near}:{number_}"
+    shown = os.path.basename(path) if near.startswith("..") else near
+    return f"{encodable(shown)}:{number_}"
+
+
+def encodable(value: str) -> str:
+    """The same text without what UTF-8 cannot hold: a file's name may have bytes that are no text, which Python keeps as lone surrogates."""
+    return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def sentence(devices: dict[str, str], used: set[str], predicted: bool, measured: bool) -> str:

@@ -111,7 +111,7 @@ class Timer:
         if language.lower() not in ("python", "py"):
             raise NotImplementedError(f"Timer: language is 'python', got {language!r}")
         self._space = dict(globals or {})
-        self._setup, self._stmt = (compile(textwrap.dedent(text), "<timer>", "exec") for text in (setup, stmt))
+        self._setup, self._stmt = (compile(textwrap.dedent(text), "<timer>", "exec", dont_inherit=True) for text in (setup, stmt))
         self._clock = timer or time.perf_counter
         self.num_threads = num_threads
         self.task_spec = TaskSpec(stmt, setup, global_setup, label, sub_label, description, env, num_threads)

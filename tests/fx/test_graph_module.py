@@ -129,3 +129,11 @@ def test_told(capsys: Any) -> None:
     gm.graph.print_tabular()
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["opcode", "name", "target", "args", "kwargs"] and len(lines) == 2 + len(gm.graph.nodes)
+
+
+def test_annotations_are_objects_as_in_any_other_text() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x", type_expr=torch.Tensor)
+    graph.output(graph.call_function(torch.neg, (x,)), type_expr=torch.Tensor)
+    made = fx.GraphModule(nn.Module(), graph)
+    assert made.forward.__annotations__ == {"x": torch.Tensor, "return": torch.Tensor}

@@ -218,6 +218,37 @@ def test_a_text_is_run(tmp_path) -> None:
     assert none.returncode == 2 and "name a script, or give its text by -c" in none.stderr
 
 
+def test_annotations_of_a_text_are_its_own(tmp_path) -> None:
+    code = "def f(x: int, y: list[int]) -> None: pass\nprint(f.__annotations__)"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert _start(tmp_path, "-c", code).stdout == plain == _start(tmp_path, "-", stdin=code).stdout != ""
+
+
+def test_a_page_that_cannot_be_written_is_told_before_the_script_works(tmp_path) -> None:
+    for page, told in (("gone/page.html", f"there is no folder '{tmp_path / 'gone'}'"), ("page.pdf", "ends in '.pdf'; a page ends in '.html'"),
+                       ("page", "ends in 'nothing'")):
+        for more in ((), ("--nproc", "2")):
+            made = _start(tmp_path, "--report", page, *more, "-c", "print('worked')")
+            assert made.returncode == 2 and made.stdout == "" and made.stderr.startswith("flambeau run: --report: ") and told in made.stderr, made.stderr
+            assert len(made.stderr.splitlines()) == 1 and os.listdir(tmp_path) == []
+
+
+def test_a_page_that_cannot_be_written_at_the_end_hides_no_error(tmp_path) -> None:
+    code = "import os, torch\nos.rmdir('there')\n"
+    for more, status in (("", 1), ("raise SystemExit(7)", 7), ("torch.ones(2)[5]", 1)):
+        (tmp_path / "there").mkdir()
+        made = _start(tmp_path, "--report", "there/page.html", "-c", code + more)
+        path = tmp_path / "there" / "page.html"
+        assert made.returncode == status and f"the page is not written: [Errno 2] No such file or directory: '{path}'" in made.stderr, made.stderr
+        assert ("IndexError: index 5" in made.stderr) == ("ones" in more) and "During handling" not in made.stderr
+
+
+def test_the_page_lies_where_the_command_was_given(tmp_path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    made = _start(tmp_path, "--report", "page.html", "-c", "import os, torch\nos.chdir('elsewhere')\ntorch.ones(3)")
+    assert f"the page is {tmp_path / 'page.html'}" in made.stderr and (tmp_path / "page.html").exists() and not os.listdir(tmp_path / "elsewhere")
+
+
 def test_the_simulated_gpus_are_chosen(tmp_path) -> None:
     code = "import torch\nfor i in range(torch.cuda.device_count()): print(torch.cuda.get_device_name(i), torch.cuda.mem_get_info(i)[1] >> 20)"
     made = _start(tmp_path, "--sim-gpus", "2", "--sim-model", "a100", "--sim-memory", "64MiB", "--queue", "lazy", "-c", code)

@@ -52,6 +52,15 @@ def test_live_in_a_terminal() -> None:
     assert any(0x2800 < ord(ch) < 0x2900 for ch in last)
 
 
+def test_names_are_not_read_as_markup() -> None:
+    where, shown = console(True)
+    with torch.Progress(1, title="[/red] of [bold]", console=where) as p:
+        for _ in p:
+            p.log(**{"[red]a[/x]": 2.0})
+            p._live.refresh()
+    assert "[/red] of [bold]" in shown.getvalue() and "[red]a[/x]" in shown.getvalue()
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_live_view_fits(width: int) -> None:
     where, shown = console(True, width)

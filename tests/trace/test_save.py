@@ -122,8 +122,9 @@ def test_the_ending_decides_and_others_are_refused(tmp_path: Path) -> None:
     for name in ("a.txt", "a"):
         with pytest.raises(ValueError, match="a page ends in '.html'"):
             t.save(tmp_path / name)
-    with pytest.raises(OSError):
+    with pytest.raises(FileNotFoundError) as told:
         t.save(tmp_path / "nowhere" / "a.html")
+    assert told.value.filename == str(tmp_path / "nowhere" / "a.html")  # the file that was asked for
     assert sorted(os.listdir(tmp_path)) == ["a.HTM", "a.html", "a.json"]
 
 
@@ -145,6 +146,15 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     before = os.umask(0o022)
     os.umask(before)
     assert path.read_text() == "new" and path.stat().st_mode & 0o777 == 0o666 & ~before
+
+
+def test_a_file_whose_name_is_no_text_is_shown_by_a_sign_that_is(tmp_path: Path) -> None:
+    name = os.fsdecode(b"/tmp/\xe9t\xe9.py")
+    with torch.trace(f"of {name}") as t:
+        exec(compile("torch.ones(3) + 1", name, "exec"), {"torch": torch})
+    text = Path(t.save(tmp_path / "a.html")).read_text("utf-8")
+    assert "<title>of /tmp/?t?.py</title>" in text and 'data-line="?t?.py:1"' in text and '"?t?.py:1"' in text
+    json.loads(Path(t.save(tmp_path / "a.json")).read_text("utf-8"))
 
 
 def test_an_empty_trace_can_be_saved(tmp_path: Path) -> None:

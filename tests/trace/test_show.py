@@ -120,6 +120,14 @@ def test_errors_limits_and_findings_are_told() -> None:
     assert "hoist, train.py:7: sent 3 times. Move it out of the loop." in lines
 
 
+def test_of_an_error_its_first_line_is_shown() -> None:
+    with torch.simulate(gpus=1), torch.trace() as t:
+        with pytest.raises(RuntimeError, match="To mend it"):
+            torch.ones(2) + torch.ones(2, device="cuda")
+    lines = "\n".join(printed(t, 200))
+    assert "RuntimeError: Expected all tensors" in re.sub(r"\s+", " ", lines) and "To mend" not in lines and "To mend it" in t.stages[-1].error
+
+
 def test_an_empty_trace_says_so() -> None:
     with torch.trace() as t:
         pass

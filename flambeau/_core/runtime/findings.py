@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import consoles
+
 if TYPE_CHECKING:
     from .ledger import Ledger
 
@@ -109,24 +111,28 @@ def show(ledger: Ledger, title: str, console: Any = None) -> None:
     """Prints a ledger with rich."""
     from rich.console import Console
     from rich.table import Table
-    console = console or Console()
+    from rich.text import Text
+    out = console or Console()
+
+    def plain(value: str, style: str = "") -> Text:
+        return consoles.text(out, value, style)
     rows = ledger.table()
     if not rows:
-        console.print(f"{title}: nothing was moved")
+        out.print(plain(f"{title}: nothing was moved"))
         return
-    table = Table(title=title, title_justify="left")
-    wide = console.width >= 100
+    table = Table(title=plain(title, "table.title"), title_justify="left")
+    wide = out.width >= 100
     table.add_column("line", overflow="fold", ratio=1)
     for name in ("way", "path", *(("copies",) if wide else ()), "bytes", "time", *(("waited",) if wide else ())):
         table.add_column(name, justify="left" if name in ("way", "path") else "right", no_wrap=True)
     for r in rows:
-        cells = [short(r["line"], max(24, console.width - 60)), f"{r['source']} → {r['target']}", r["path"]]
+        cells = [short(r["line"], max(24, out.width - 60)), f"{r['source']} → {r['target']}", r["path"]]
         cells += [str(r["count"])] if wide else []
         cells += [size(r["nbytes"]), f"{r['seconds'] * 1e3:.2f} ms"]
         cells += [f"{r['blocking']}×"] if wide else []
-        table.add_row(*cells)
+        table.add_row(*map(plain, cells))
     total, count = sum(r["nbytes"] for r in rows), sum(r["count"] for r in rows)
-    console.print(table)
-    console.print(f"{count} copies, {size(total)}; times are the host's in these calls")
+    out.print(table)
+    out.print(f"{count} copies, {size(total)}; times are the host's in these calls")
     for f in ledger.findings():
-        console.print(f"[bold]{f.kind}[/bold] at {f.line}\n  {f.text}\n  [green]Cure:[/green] {f.cure}", highlight=False)
+        out.print(Text.assemble(plain(f.kind, "bold"), plain(f" at {f.line}\n  {f.text}\n  "), plain("Cure:", "green"), plain(f" {f.cure}")))

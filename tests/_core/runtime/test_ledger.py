@@ -220,6 +220,21 @@ def test_the_table_prints_at_any_width_and_as_a_decorator(gpus, capsys) -> None:
     assert "nothing was moved" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+def test_names_with_brackets_and_signs_are_shown_by_any_terminal(gpus, tmp_path, encoding) -> None:
+    """Folders are called [bold] and [/b], and a terminal may lack what they are called by, and the arrows."""
+    name = str(tmp_path / "[bold]a[ /red][/x] é漢.py")
+    with torch.transfers(show=False, title="[red]t[/b] é") as t:
+        exec(compile("for _ in range(3): x.cuda()", name, "exec"), {"x": torch.ones(1 << 17)})
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    t.print(Console(file=out, width=400))
+    shown = raw.getvalue().decode(encoding)
+    signs = {"utf-8": "é漢", "latin-1": "é?", "ascii": "??"}[encoding]
+    assert f"[red]t[/b] {signs[0]}" in shown and shown.count(f"[bold]a[ /red][/x] {signs}.py:1") >= 2
+    assert ("cpu → cuda:0" if encoding == "utf-8" else "cpu -> cuda:0") in shown and "hoist at " in shown and "Cure: " in shown
+
+
 def test_the_process_ledger_is_always_kept(gpus) -> None:
     before = sum(r["count"] for r in torch.transfers.so_far().table())
     torch.ones(3).cuda()
