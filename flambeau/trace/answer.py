@@ -30,7 +30,7 @@ class Busy(NamedTuple):
 
 class Cost(NamedTuple):
     """What a line or an operation cost: `calls`, `seconds` of devices at work, its `share` of all such seconds, seconds for which the host `waited`,
-    bytes `moved` between devices, and its costliest `stage`."""
+    bytes `moved` between devices, its costliest `stage`, and whether any of its seconds are `predicted`."""
 
     name: str
     calls: int
@@ -39,6 +39,7 @@ class Cost(NamedTuple):
     waited: float
     moved: int
     stage: Stage
+    predicted: bool
 
 
 class Peak(NamedTuple):
@@ -93,7 +94,7 @@ def costs(trace: Trace, key: Callable[[Stage], str]) -> list[Cost]:
     for name, those in found.items():
         took = sum(t for t, _ in those)
         rows.append(Cost(name, len(those), took, took / whole, sum(s.waited for _, s in those), sum(s.moved for _, s in those),
-                         max(those, key=lambda pair: pair[0])[1]))
+                         max(those, key=lambda pair: pair[0])[1], any(s.predicted for _, s in those)))
     return sorted(rows, key=lambda c: (-c.seconds, -c.waited, c.name))
 
 

@@ -131,9 +131,8 @@ def _answer(trace: Trace) -> str:
         cells = []
         for c in rows[:MOST_COSTS]:
             first = line_link(c.name) if name == "line" else f'<button type="button" class="go" data-find="{escape(c.name)}">{escape(c.name)}</button>'
-            predicted = c.stage.predicted
-            cells.append(([first, str(c.calls), escape(pretty(text.seconds(c.seconds, predicted))), f"{100 * c.share:.0f} %",
-                           escape(pretty(text.seconds(c.waited, predicted))) if c.waited else "", text.size(c.moved) if c.moved else ""], ""))
+            cells.append(([first, str(c.calls), escape(pretty(text.seconds(c.seconds, c.predicted))), f"{100 * c.share:.0f} %",
+                           escape(pretty(text.seconds(c.waited, c.predicted))) if c.waited else "", text.size(c.moved) if c.moved else ""], ""))
         heads = [f"costliest {name}s" + (f", of {len(rows)}" if len(rows) > MOST_COSTS else ""), "calls", "time", "share", "waited", "moved"]
         tables.append(table(heads, cells, frozenset(heads[1:])))
     parts.append(f'<div class="devices tables">{"".join(tables)}</div>')

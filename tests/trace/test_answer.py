@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import re
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_costs_by_line_and_by_operation(known: Trace) -> None:
         ("a.py:2", 2, 4.75, 0.0, 0), ("a.py:3", 1, 1.0, 4.0, 0), ("a.py:1", 1, 1.0, 0.5, 64)]
     assert sum(c.share for c in rows) == pytest.approx(1.0) and rows[0].stage is known.stages[1]
     assert [c.name for c in answer.costs(known, lambda s: s.name)] == ["mul", "item", "to"]
+
+
+def test_a_sum_of_which_a_part_is_predicted_is_told_as_predicted(known: Trace, tmp_path: Path) -> None:
+    measured = stage(known, "mul", "b.py:1", 8.0, 108.0)  # the costliest
+    row = answer.costs(known, lambda s: s.name)[0]
+    assert row.name == "mul" and row.stage is measured and row.seconds == 104.75 and row.predicted and not measured.predicted
+    page = Path(known.save(tmp_path / "a.html")).read_text("utf-8")
+    assert re.search(r'data-find="mul">mul</button></td><td class="num">3</td><td class="num">~105 s</td>', page)
+    assert re.search(r'<code>b.py:1</code></button></td><td class="num">1</td><td class="num">100 s</td>', page)
 
 
 def test_peaks_name_the_lines_that_held_the_memory() -> None:

@@ -253,6 +253,53 @@ def test_a_large_trace_opens_in_two_seconds_and_moves_at_thirty_frames(browser: 
     assert browser.run("flambeau.data.works.from.filter(f => f >= 0).length") == 20_000 and browser.errors() == []
 
 
+def test_any_number_of_groups_is_drawn(browser: Browser, tmp_path: Path) -> None:
+    """More than a function of JavaScript takes arguments (some 120,000 in Chromium)."""
+    from flambeau.trace.stages import Group
+    with torch.simulate(gpus=1), torch.trace("Many steps") as t:
+        torch.ones(3, device="cuda") + 1
+    first = t.stages[0].start
+    for k in range(200_000):
+        t.groups.append(Group("step", 0, first + k * 1e-7))
+        t.groups[-1].end = t.groups[-1].start + 1e-7
+    browser.open(t.save(tmp_path / "groups.html"), "#time")
+    assert browser.errors() == [] and browser.run("flambeau.data.groups.length") == 200_000
+    assert browser.run("document.querySelector('.scroll canvas').width") > 500
+    assert browser.run("document.getElementById('counted').textContent") == "2 stages"
+
+
+def test_a_line_of_the_answer_leads_to_its_boxes(browser: Browser, tmp_path: Path) -> None:
+    with torch.trace("Far") as t:
+        x = torch.ones(4)
+        for _ in range(30):
+            x = x + 1
+        x.mul(3)  # the 32nd
+        for _ in range(700):
+            x = x + 1
+        x.sub(5)  # beyond those that `steps` shows
+    browser.open(t.save(tmp_path / "far.html"), "#steps")
+    inside = """(name => { const k = flambeau.data.words.indexOf(name), n = flambeau.data.stages.call.indexOf(k),
+        g = document.querySelector(`svg g[data-stage='${flambeau.data.stages.i[n]}']`); if (!g) return null;
+        const b = g.getBoundingClientRect(), r = document.querySelector('.scroll').getBoundingClientRect(); return b.left >= r.left && b.left < r.right; })"""
+    assert browser.run(f"{inside}('mul(3)')") is False
+
+    def find(text: str) -> None:
+        browser.run(f"(() => {{ const i = document.querySelector('.search input'); i.value = '{text}'; i.dispatchEvent(new Event('input')); }})()")
+    line = next(s.line for s in t.stages if s.name == "mul").rpartition("/")[2]
+    find(line)
+    assert browser.run("document.getElementById('counted').textContent") == "1 of 733 stages"
+    assert browser.run(f"{inside}('mul(3)')") is True
+    find("add")  # some of those are in view: nothing moves
+    assert browser.run(f"{inside}('mul(3)')") is True
+    find("sub(5)")
+    assert browser.run("document.documentElement.dataset.view") == "time" and browser.run("flambeau.lines !== null")
+    browser.run("document.querySelector('.scroll canvas').focus()")
+    browser.keys(RIGHT)  # keys go to what is found alone
+    assert browser.run("document.querySelector('.unseen').textContent").startswith("733: sub(5)")
+    browser.keys(RIGHT)
+    assert browser.run("document.querySelector('.unseen').textContent").startswith("733: sub(5)") and browser.errors() == []
+
+
 def measured(browser: Browser, path: str) -> tuple[float, float]:
     """Seconds from asking for a page until it is drawn, and for a frame while it zooms and moves."""
     browser.do("POST", "/url", url="about:blank")

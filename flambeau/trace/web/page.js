@@ -60,6 +60,13 @@
           whole ? S.line[k] === line : hit[S.call[k]] || hit[S.line[k]] || hit[S.device[k]] || hit[S.groups[k]]);
       }
       rows.narrow(those);
+      if (!lines && those) { // to the first box that is found; only `time` has all stages
+        const boxes = [...scroll.querySelectorAll("g[data-stage]")], hit = boxes.filter((g) => those[numberOf.get(+g.dataset.stage)]);
+        if (!hit.length && those.includes(1)) { view = "time"; draw(); } else if (hit.length) {
+          const r = scroll.getBoundingClientRect(), inView = hit.some((g) => { const b = g.getBoundingClientRect(); return b.right > r.left + 40 && b.left < r.right - 40; });
+          if (!inView) scroll.scrollLeft += hit[0].getBoundingClientRect().left - r.left - GAP;
+        }
+      }
       if (lines) lines.narrow(those);
       document.querySelectorAll("svg g[data-stage]").forEach((g) => g.classList.toggle("faint", !!those && !those[numberOf.get(+g.dataset.stage)]));
     };

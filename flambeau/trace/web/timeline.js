@@ -37,13 +37,13 @@
     const depth = lanes.map(() => 0);
     data.groups.forEach(([, lane, , , d]) => { depth[lane] = Math.max(depth[lane], Math.min(d + 1, 5)); });
     const lastOf = new Map(lanes.map((l, i) => [l.device, i])); // a device's memory is drawn below its last lane
-    const most = lanes.map((l, i) => data.memory[l.device] && lastOf.get(l.device) === i ? Math.max(1, ...data.memory[l.device].map((p) => p[1])) : 0);
+    const most = lanes.map((l, i) => data.memory[l.device] && lastOf.get(l.device) === i ? data.memory[l.device].reduce((a, p) => Math.max(a, p[1]), 1) : 0);
     const heights = lanes.map((_, i) => (i === 0 ? TOP : 0) + Math.max(62, 2 * PAD + GROUP * depth[i] + BAR) + (most[i] ? MEMORY : 0));
     const tops = [];
     let height = 0;
     heights.forEach((h) => { tops.push(height); height += h; });
     const barTop = (i) => tops[i] + (i === 0 ? TOP : 0) + PAD + GROUP * depth[i];
-    const begun = data.groups.length ? Math.min(...data.groups.map((g) => g[2])) : 0; // before it a program starts up
+    const begun = data.groups.length ? data.groups.reduce((a, g) => Math.min(a, g[2]), Infinity) : 0; // before it a program starts up
     const fold = begun > 0.1 * last && begun < last ? begun : 0;
     const view = { from: fold, to: last };
     let found = null, hovered = null, chosen = null, colours = null, asked = false;
@@ -288,18 +288,19 @@
       said.textContent = pretty(`${S.i[k]}: ${word("call", k)}, ${word("device", k)}, ${word("out", k)}, ${seconds(r.end[e] - r.start[e], S.flags[k] & PREDICTED)}`);
       draw();
     };
+    const goes = (i, e, dx) => { // to the first event of a lane, from `e` on, that is no wait and was not left out by the search
+      const r = rows[i];
+      while (e >= 0 && e < r.start.length && (r.kind[e] === WAIT || (found && !found[r.stage[e]]))) e += dx;
+      if (e < 0 || e >= r.start.length) return false;
+      choose(i, e);
+      return true;
+    };
+    const near = (i, t) => { const e = Math.min(firstAt(t, rows[i]), rows[i].start.length - 1); return goes(i, e, 1) || goes(i, e, -1); };
     const walk = (dx, dy) => {
       const from = chosen || hovered;
-      if (!from) { const i = rows.findIndex((r) => r.start.length); if (i >= 0) choose(i, Math.min(firstAt(view.from, rows[i]), rows[i].start.length - 1)); return; }
-      const r = rows[from.lane];
-      if (dx) {
-        let e = from.e + dx;
-        while (e >= 0 && e < r.start.length && (r.kind[e] === WAIT || (found && !found[r.stage[e]]))) e += dx;
-        if (e >= 0 && e < r.start.length) choose(from.lane, e);
-        return;
-      }
-      for (let i = from.lane + dy; i >= 0 && i < rows.length; i += dy)
-        if (rows[i].start.length) { choose(i, Math.min(firstAt(r.start[from.e], rows[i]), rows[i].start.length - 1)); return; }
+      if (from && dx) { goes(from.lane, from.e + dx, dx); return; }
+      const t = from ? rows[from.lane].start[from.e] : view.from, step = from ? dy : 1;
+      for (let i = from ? from.lane + dy : 0; i >= 0 && i < rows.length; i += step) if (near(i, t)) return;
     };
     canvas.addEventListener("keydown", (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
