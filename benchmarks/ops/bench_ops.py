@@ -1,12 +1,12 @@
 """Every public operation beside PyTorch, worst first.
 
     python benchmarks/ops/bench_ops.py [--size small|middle|large] [--threads N] [--dtype bfloat16] [--device cuda] [--only PATTERN] [--worst N]
-                                       [--grad | --no-grad] [--every N] [--seconds S] [--json FILE] [--compare OLD.json]
+                                       [--grad | --no-grad | --out] [--every N] [--seconds S] [--json FILE] [--compare OLD.json]
     python benchmarks/ops/bench_ops.py --profile NAME
     python benchmarks/ops/bench_ops.py --page docs/speed.md [FIGURES.json ...]
 
 A line is an operation with generated arguments (ops_calls, ops_values), without gradients and, where PyTorch has one, with
-its backward pass.  Both libraries run in this process, in turn for short blocks of calls; the least of a few medians counts, of the
+its backward pass; or with out=.  Both libraries run in this process, in turn for short blocks of calls; the least of a few medians counts, of the
 processor's time on one thread and of the clock's on several.  The ratio is PyTorch's time over ours: above 1, Flambeau is faster; "calls" are the
 Python functions that our call enters, the same on every machine.  What cannot be timed is listed with its reason.
 """
@@ -33,13 +33,13 @@ if __name__ == "__main__":  # before NumPy and PyTorch are imported, which read 
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "FLAMBEAU_NUM_THREADS"), "1")
     os.environ.pop("OPENBLAS_CORETYPE", None)  # which halves OpenBLAS where it is set to an older CPU
 
-from ops_lines import Line, all_lines  # noqa: E402
+from ops_lines import Line, all_lines, find  # noqa: E402
 from ops_timing import Failed, Gradient, entered, gradient_of, measure, on_device, prepare  # noqa: E402
 from ops_values import CASES, Case  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 Result = dict[str, Any]
-FORWARD, BACKWARD = "forward", "forward + backward"
+FORWARD, BACKWARD, INTO = "forward", "forward + backward", "with out="
 
 
 def sides(case: Case, alone: bool) -> list[Any]:
@@ -51,12 +51,12 @@ def sides(case: Case, alone: bool) -> list[Any]:
     return found
 
 
-def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case) -> Result:
+def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case, with_out: bool = False) -> Result:
     """One line in one mode: its microseconds, PyTorch's and the ratio; or why not."""
     works = []
     for lib in libs:
         try:
-            works.append(prepare(lib, line, gradient, case))
+            works.append(prepare(lib, line, gradient, case, with_out))
         except Failed as error:
             return {"why": f"{lib.__name__}: {error}"}
     gc.disable()
@@ -70,6 +70,12 @@ def timed(line: Line, libs: list[Any], gradient: Gradient | None, case: Case) ->
         gc.enable()
     us = [round(1e6 * s, 4) for s in seconds]
     return {"us": us[-1], "calls": calls, **({"torch_us": us[0], "ratio": round(us[0] / us[-1], 4)} if len(us) > 1 else {})}
+
+
+def takes_out(ours: Any, line: Line) -> bool:
+    """Whether a line is one call of a function that has `out=`."""
+    operation = getattr(find(ours, line.path) if line.path else None, "__operation__", None)
+    return line.text.startswith("call(") and getattr(operation, "out", None) is not None
 
 
 def run(chosen: argparse.Namespace, case: Case) -> Result:
@@ -99,8 +105,8 @@ def run(chosen: argparse.Namespace, case: Case) -> Result:
             continue
         if sys.stderr.isatty():
             print(f"\r\033[K{done}/{len(lines)} {line.name}", end="", file=sys.stderr)
-        for mode in (FORWARD, BACKWARD):
-            if chosen.grad is not None and chosen.grad != (mode == BACKWARD):
+        for mode in (INTO,) if chosen.out else (FORWARD, BACKWARD):
+            if chosen.grad is not None and chosen.grad != (mode == BACKWARD) or mode == INTO and not takes_out(libs[-1], line):
                 continue
             gradient = None
             if mode == BACKWARD:
@@ -108,7 +114,7 @@ def run(chosen: argparse.Namespace, case: Case) -> Result:
                 if gradient is None:
                     figures["without a gradient"].append(line.name)
                     continue
-            result = timed(line, libs, gradient, case)
+            result = timed(line, libs, gradient, case, mode == INTO)
             if "why" in result:
                 figures["not timed"][f"{line.name}, {mode}"] = result["why"]
             else:
@@ -145,7 +151,7 @@ def report(figures: Result, worst: int, old: Result | None) -> str:
         text.append("")
         families = sorted({r["family"] for r in lines.values()}, key=lambda f: mean([r["ratio"] for r in lines.values() if r["family"] == f]))
         text += [summary(f, [r for r in lines.values() if r["family"] == f]) for f in families]
-        text += [""] + [summary(m, part) for m in (FORWARD, BACKWARD) if (part := [r for r in lines.values() if r["mode"] == m])]
+        text += [""] + [summary(m, part) for m in (FORWARD, BACKWARD, INTO) if (part := [r for r in lines.values() if r["mode"] == m])]
         text.append(summary("all", list(lines.values())))
         text += beside_add(lines)
     else:
@@ -211,6 +217,7 @@ def main() -> int:
     options.add_argument("--only", metavar="PATTERN", default="", help='lines whose "name [family]" this regular expression finds')
     options.add_argument("--worst", type=int, default=0, metavar="N", help="show that many lines, not all")
     options.add_argument("--grad", action=argparse.BooleanOptionalAction, default=None, help="only with, or only without, the backward pass")
+    options.add_argument("--out", action="store_true", help="instead, calls with out= of a tensor that lies as the result")
     options.add_argument("--every", type=int, default=1, metavar="N", help="each N-th line of each family only")
     options.add_argument("--seconds", type=float, default=0, metavar="S", help="lines in a mixed order, until so many seconds of processor time are used")
     options.add_argument("--json", metavar="FILE", help="write the figures there too")

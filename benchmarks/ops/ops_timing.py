@@ -55,6 +55,11 @@ def written(line: Line) -> list[str]:
     return [n for n in used(line) if n == "o" or n.startswith("o_")]
 
 
+def into(line: Line) -> Line:
+    """The same call with `out=`."""
+    return line._replace(text=f"{line.text.strip()[:-1]}, out=out)")
+
+
 def source(line: Line, gradient: Gradient | None) -> str:
     """The function that makes n calls. Names are its parameters: looking them up costs what a local variable costs."""
     _, expression = compiled(line)
@@ -71,7 +76,7 @@ def source(line: Line, gradient: Gradient | None) -> str:
         body += [f"{'from_' if n in written(line) else ''}{n}.grad = None" for n in gradient.inputs]
     names = [f"from_{n}" if gradient and n in written(line) else n for n in used(line)]
     inner = "\n        ".join(body)
-    return (f"def block(count, clock, repeat, call, backward, ones{''.join(', ' + n for n in names)}):\n    started = clock()\n"
+    return (f"def block(count, clock, repeat, call, backward, ones, out{''.join(', ' + n for n in names)}):\n    started = clock()\n"
             f"    for _ in repeat(None, count):\n        {inner}\n    return clock() - started\n")
 
 
@@ -116,12 +121,16 @@ def gradient_of(lib: Any, line: Line, case: Case = SMALL) -> Gradient | None:
 NEVER = frozenset(("mean3", "var3", "sparse", "sparse_c", "csr", "lu", "ldl"))  # buffers, and what other functions made
 
 
-def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL) -> Work:
-    """The line made ready for one library, called a few times; raises Failed."""
+def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL, with_out: bool = False) -> Work:
+    """The line made ready for one library, called a few times; with_out: into tensors that lie as its result. Raises Failed."""
     lib.set_grad_enabled(gradient is not None)
     values = Values(lib, case)
     try:
-        ones = []
+        ones, out = [], None
+        if with_out:
+            made = _call(lib, line, values, ())
+            out = lib.empty_like(made) if isinstance(made, lib.Tensor) else tuple([lib.empty_like(x) for x in made])
+            line = into(line)
         if gradient is not None:
             found = dict(_outputs(lib.Tensor, _call(lib, line, values, gradient.inputs)))
             ones = [lib.ones_like(found[at]).detach() for at in gradient.outputs]
@@ -133,7 +142,7 @@ def prepare(lib: Any, line: Line, gradient: Gradient | None, case: Case = SMALL)
         clock = _when_done(lib) if case.device != "cpu" else time.process_time if case.threads == 1 else time.perf_counter
 
         def block(count: int) -> float:
-            seconds: float = scope["block"](count, clock, itertools.repeat, call, lib.autograd.backward, ones, *given)
+            seconds: float = scope["block"](count, clock, itertools.repeat, call, lib.autograd.backward, ones, out, *given)
             return seconds
 
         def restore() -> None:

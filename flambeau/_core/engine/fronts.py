@@ -106,6 +106,10 @@ class Signature:
         """All parameters that have a name of their own, in the order in which a front hands on their values."""
         return (*self.positional, *self.keyword)
 
+    def handed_on(self) -> tuple[str, ...]:
+        """The parameters that a call with `out=` hands on, which is never one in a deprecated order."""
+        return (*self.names(), *([self.rest] if self.rest is not None and self.kinds[self.rest] != OLD else []), *filter(None, (self.more,)))
+
     def keyed(self) -> tuple[str, ...]:
         """The parameters that a plan's key is made of."""
         return (*self.names(), self.rest) if self.rest is not None and self.kinds[self.rest] != OLD else self.names()
@@ -432,6 +436,7 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
     elif renames:
         parameters.append("**other_names")
     values = "(" + "".join(f"{n}, " for n in (*s.names(), *filter(None, (s.rest, s.more)))) + ")"
+    handed_on = ", ".join(s.handed_on())
     lines = [f"def call({', '.join(parameters)}):"]
     if renames:
         lines.append(f"    if other_names: return renamed({values}, other_names{', out' if out else ''})")
@@ -443,9 +448,9 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
                   f"            plan = outs[out.meta, ({_plan_key(s)})]",
                   "        except (KeyError, AttributeError, TypeError, ValueError, RuntimeError):",
                   "            plan = None",  # an error of what follows is shown without the KeyError before it
-                  f"        return into(out, {values}) if plan is None else plan(out, {_passed(s)})"]
+                  f"        return into(out, {handed_on}) if plan is None else plan(out, {_passed(s)})"]
     elif out:
-        lines.append(f"    if out is not None: return into(out, {values})")
+        lines.append(f"    if out is not None: return into(out, {handed_on})")
     then = [] if own_view else [f"    if made.__class__ is Tensor and made.base is not None: known_as(made, {values})"]
     own = f" and made is not {s.names()[0]}" if s.names() else ""  # what it wrote in place is not new
     then.append(f"    if made.__class__ is Tensor and made.store.version > 0{own}: begins(made)")

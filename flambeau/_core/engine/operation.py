@@ -21,7 +21,7 @@ from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
 from ..unknowns import index
-from . import data, dense, fields, fronts, general, interpreters, outs
+from . import data, dense, fields, fronts, general, interpreters
 from .beginnings import begins
 from .fronts import (
     BUFFER,
@@ -79,6 +79,9 @@ layouts: dict[type, Callable[..., Any]] = {}
 old_orders: list[Callable[[str, tuple[Any, ...]], Any]] = []
 # puts the error of a wrong argument into words: raises it, or gives the answer of an argument's class
 explain: list[Callable[[Operation, Exception, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+# makes the operation of another's calls with `out=`
+with_out: list[Callable[[Operation], Operation]] = []
 
 
 def known(x: Any) -> bool:
@@ -205,14 +208,14 @@ class Operation:
 
     name: as users know it.  body: the function that carries it out, or, for a `planned` one, gives the plan of a call with these
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
-    `out=`, called with `out`, the arguments and the keywords; None where there is none; its attribute `plan`, where it has one, is called the same
-    and gives what carries out further calls on these layouts, by `out` and the operands, or None.  renames: it takes NumPy's names.
-    signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
+    `out=`, called with `out`, the arguments and the keywords; None where there is none; its attribute `plan`, where it has one, is called the same,
+    and with how many operands and numbers further calls on these layouts are given behind `out`, and gives what carries them out, or None.
+    renames: it takes NumPy's names.  signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
     (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "key_of", "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
+                 "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
@@ -222,7 +225,6 @@ class Operation:
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
-        self.key_of: Callable[[Values], Any] | None = None  # the keys of calls with `out=` that are known by what they were given
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
         self._learns = learns
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
@@ -257,17 +259,15 @@ class Operation:
             for name in ("plans", "dense", "fresh", "kinds"):
                 caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env) if self._learns else None
-        self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.into, renamed=self.renamed,
+        self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.first_into, renamed=self.renamed,
                         forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, begins=begins, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
                         NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, fits=fits, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
         own_view = self.name in fields.of("own_view")
-        plans_out = hasattr(self.out, "plan")
-        if plans_out or getattr(self.out, "copies", False):
+        if plans_out := hasattr(self.out, "plan"):
             caches.cache(self.env, "outs")  # calls with `out=` by its layout and the others
-            self.key_of = None if plans_out else fronts.key_of(s)
         code = fronts.write(self.function.__name__, s, self.planned, self.out is not None, self.renames, own_view=own_view, outs=plans_out)
         if self._learns and not self.planned and (fronts.operand_kinds(s) or "device" in s.names()):
             caches.cache(self.env, "plans")
@@ -436,20 +436,17 @@ class Operation:
         if self.learner is not None:
             self.learner.forget(values)
 
-    def into(self, out: Any, values: Values) -> Any:
+    def first_into(self, out: Any, *values: Any) -> Any:
+        """The first call with `out=`: from the next on they are an operation of their own, if they may be learned."""
+        self.env["into"] = self.into if hasattr(self.out, "plan") or not self._learns else with_out[0](self).started().direct
+        return self.into(out, *values)
+
+    def into(self, out: Any, *values: Any) -> Any:
         """A call with `out=`."""
         assert self.out is not None
-        key: Any = None
-        if self.key_of is not None:
-            try:
-                key = out.meta if out.__class__ is Tensor else outs.layouts(out), self.key_of(values)
-                run = self.env["outs"].get(key) if key[1] is not None else None
-            except (AttributeError, TypeError, RuntimeError, ValueError):
-                key = run = None
-            done = None if run is None else run(out, values)
-            if done is not None:
-                return done
         s = self._signature()
+        if s.rest is not None and s.kinds[s.rest] == OLD:
+            values = (*values[:len(s.names())], (), *values[len(s.names()):])
         if not isinstance(out, (Tensor, tuple, list)):  # a container that overrides (a TensorDict), else a mistake, told below
             args, kwargs = s.as_written(values)
             for answer in answers:
@@ -470,22 +467,12 @@ class Operation:
                 hooks.no_out_of_duals(self.name)
         since = caches.epoch
         made = self.out(out, args, kwargs)
-        if self.key_of is not None:
-            self._keep_out(since, key, out, made, values)
-        elif hasattr(self.out, "plan") and made is out and all(x.meta.plain for x in (out, *values) if isinstance(x, Tensor)):
+        if hasattr(self.out, "plan") and made is out and all(x.meta.plain for x in (out, *values) if isinstance(x, Tensor)):
             key = self._key(values)
-            run = None if key is None else self.out.plan(out, args, kwargs)
+            run = None if key is None else self.out.plan(out, args, kwargs, len(self.places))
             if run is not None:
                 caches.keep_since(since, self.env["outs"], (out.meta, key), run)
         return made
-
-    def _keep_out(self, since: int, key: Any, out: Any, made: Any, values: Values) -> None:
-        """Keeps what calls with `out=` like this one do, which may have changed the layout of `out`."""
-        if key is not None and key[1] is not None and not interpreters._stack:
-            copy: Any = Tensor.copy_
-            run = outs.plan(self, self._signature(), values, out, made, copy.__operation__.started().direct)
-            if run is not None:
-                caches.keep_since(since, self.env["outs"], (outs.layouts(out), key[1]), run)
 
     def renamed(self, values: Values, other_names: dict[str, Any], out: Any = None) -> Any:
         """A call with parameters by other names than ours (NumPy's `axis`, `keepdims`, …), or with what else stands in *args as one sequence by its
@@ -569,8 +556,6 @@ class Operation:
                     made = self.body(*values[:usual.positional])
                 else:
                     args, kwargs = self._signature().whole(values)
-                    if kwargs.get("out") is not None and "device" in kwargs:
-                        fits(kwargs["out"], kwargs.get("dtype"), kwargs["device"], kwargs.get("layout"))
                     made = self.body(*args, **kwargs)
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):

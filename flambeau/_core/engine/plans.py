@@ -167,7 +167,7 @@ def block_of(m: Meta, whole: bool) -> Block:
     return Block(m if unknown else m.sizes.free, None if unknown else m.sizes.grow, m if whole else None)
 
 
-def _arguments(launch: Any, roles: str, args: list[tuple[int, Any]], numbers: Sequence[Any]) -> tuple[str, list[tuple[int, Any]]]:
+def _arguments(launch: Any, roles: str, args: Sequence[tuple[int, Any]], numbers: Sequence[Any]) -> tuple[str, list[tuple[int, Any]]]:
     """The roles of a call's arguments as `Calls.builtin` has them; a launch's arguments, with those numbers of the call that it is given behind
     the addresses."""
     letters, args = list(roles), list(args)
@@ -497,6 +497,24 @@ def _carried_out(names: Sequence[str], roles: str, small: tuple[bool, ...], room
     return lines
 
 
+def _tensors(roles: str) -> list[tuple[int, Any]]:
+    return [(i, 0) for i, role in enumerate(roles) if role == "t"]
+
+
+def _plainly(numbers: Sequence[Any]) -> bool:
+    """Whether machine code can take numbers as these converters do."""
+    return all(c is None or c is float for c in numbers)
+
+
+def writing(launch: Any, roles: str, args: Sequence[tuple[int, Any]] | None, numbers: Sequence[Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """``f(*arguments)``, which has a launch write over the first argument, and gives it. args: which addresses the launch is given; None: those of all
+    tensors.  otherwise: does the same, for arguments that share memory, and calls that are recorded."""
+    if sequence.header(launch) is None or not _plainly(numbers):
+        return otherwise
+    letters, words = _arguments(launch, roles, _tensors(roles) if args is None else args, numbers)
+    return CALLS.builtin(letters, (), [sequence.launch_step(launch, words)], [Made(SAME, None)], None, otherwise, True, [(0, 1)])
+
+
 class Written:
     """A plan that writes its result over the first operand.
 
@@ -514,26 +532,14 @@ class Written:
         self.launch, self.numbers, self.general, self.saved, self.copy = launch, tuple(numbers), general, saved, copy
 
     def bind(self, roles: str) -> Callable[..., Any]:
-        run = self._call(roles)
-        if sequence.header(self.launch) is None or not self._plain_numbers:
-            return run
-        letters, steps = self._words(roles)
-        return CALLS.builtin(letters, (), steps, [Made(SAME, None)], None, run, True, [(0, 1)])
+        return writing(self.launch, roles, [(0, 0), *_tensors(roles)], self.numbers, self._call(roles))
 
     def sized(self, roles: str, trace: Trace, sizes: int) -> Callable[..., Any]:
         """As that of a `Plan`."""
-        if not sequence.steppable(self.launch) or not self._plain_numbers:
+        if not sequence.steppable(self.launch) or not _plainly(self.numbers):
             raise NoTrace("no machine code for this launch")
-        letters, steps = self._words(roles)
-        return CALLS.sized(trace, sizes, letters, (), steps, [Made(SAME, None)], None, True, [(0, 1)])
-
-    @property
-    def _plain_numbers(self) -> bool:
-        return all(c is None or c is float for c in self.numbers)
-
-    def _words(self, roles: str) -> tuple[str, list[Any]]:
-        letters, args = _arguments(self.launch, roles, [(0, 0), *[(i, 0) for i, role in enumerate(roles) if role == "t"]], self.numbers)
-        return letters, [sequence.launch_step(self.launch, args)]
+        letters, args = _arguments(self.launch, roles, [(0, 0), *_tensors(roles)], self.numbers)
+        return CALLS.sized(trace, sizes, letters, (), [sequence.launch_step(self.launch, args)], [Made(SAME, None)], None, True, [(0, 1)])
 
     def once(self, roles: str) -> Callable[..., Any]:
         """What carries out one call, for which nothing is bound."""

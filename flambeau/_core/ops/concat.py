@@ -137,7 +137,26 @@ def _joined(plan: Any, ts: Any) -> Tensor:
     return out
 
 
-@op(method=False, out=True, aliases=("concat", "concatenate"), autocast="cpu widest", tangent="linear", out_type="joined", out_apart=True, batch="joined")
+def _written(out: Tensor, key: tuple[Any, ...], ts: Sequence[Tensor]) -> bool:
+    """Whether a plan gives a result that lies as `out` does, which was then written there."""
+    plan = _plans.get(key)
+    if plan is None or plan[0] is not out.meta or any(t.store.ptr == out.store.ptr for t in ts):
+        return False
+    plan[1](out.ptr, *[t.ptr for t in ts])
+    out.store.version += 1
+    return True
+
+
+def _cat_writes(out: Tensor, tensors: Any, dim: int = 0, *, axis: int | None = None) -> bool:
+    return _written(out, (dim if axis is None else axis, tuple([t.meta for t in tensors])), tensors)
+
+
+def _stack_writes(out: Tensor, tensors: Any, dim: int = 0) -> bool:
+    return _written(out, ("stack", dim, tuple([t.meta for t in tensors])), tensors)
+
+
+@op(method=False, out=True, aliases=("concat", "concatenate"), writes=_cat_writes, autocast="cpu widest", tangent="linear", out_type="joined",
+    out_apart=True, batch="joined")
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """The tensors one after another along an existing axis; their other sizes must be equal."""
     ts = _listed("cat", tensors)
@@ -206,31 +225,13 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     return tape.record(out, _cat_back, ts, saved, "CatBackward0")
 
 
-def _written(out: Tensor, key: tuple[Any, ...], ts: Sequence[Tensor]) -> bool:
-    """Whether a plan gives a result that lies as `out` does, which was then written there."""
-    plan = _plans.get(key)
-    if plan is None or plan[0] is not out.meta:
-        return False
-    plan[1](out.ptr, *[t.ptr for t in ts])
-    out.store.version += 1
-    return True
-
-
-def _cat_writes(out: Tensor, tensors: Any, dim: int = 0, *, axis: int | None = None) -> bool:
-    return _written(out, (dim if axis is None else axis, tuple([t.meta for t in tensors])), tensors)
-
-
-def _stack_writes(out: Tensor, tensors: Any, dim: int = 0) -> bool:
-    return _written(out, ("stack", dim, tuple([t.meta for t in tensors])), tensors)
-
-
 def _window(out: Tensor, axis: int, start: int, n: int) -> Tensor:
     m = out.meta
     return alias(out, meta((*m.shape[:axis], n, *m.shape[axis + 1:]), m.strides, m.dtype, m.device),
                  out.ptr + start * m.strides[axis] * m.dtype.itemsize)
 
 
-@op(method=False, out=True, autocast="cpu widest", tangent="linear", out_type="joined", batch="joined")
+@op(method=False, out=True, writes=_stack_writes, autocast="cpu widest", tangent="linear", out_type="joined", batch="joined")
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
     ts = _listed("stack", tensors)
@@ -404,8 +405,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 hooks.provide(cat=cat, stack=stack)
-for _joins, _writes in ((cat, _cat_writes), (stack, _stack_writes)):
-    _joins.__operation__.body.writes = _writes  # type: ignore[attr-defined]
 
 has("column_stack hstack vstack", batch="composite", sparse="composite")
 has("block_diag cartesian_prod combinations dstack meshgrid", batch="composite")

@@ -13,7 +13,7 @@ from ..autograd import tape
 from ..dtypes import dtype as dtype_class
 from ..engine.data import Taken
 from ..engine.fields import has
-from ..engine.fronts import BUFFER, CONSTANT, DATA, DEVICE, DTYPE, PLACE, SCALAR, SIZES
+from ..engine.fronts import BUFFER, DATA, DEVICE, DTYPE, PLACE, SCALAR, SIZES
 from ..engine.plans import Compose, Held, Plan
 from ..errors import warn, warn_once
 from ..kernels import host_values
@@ -96,7 +96,7 @@ def _make(shape: tuple[int, ...], value: Any, d: dtype_class, dev: device_class,
     return _finish(t, requires_grad)
 
 
-_SIZED = inspect.signature(lambda *size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
+_SIZED = inspect.signature(lambda *size, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False,
                            memory_format=None: 0).replace(return_annotation="Tensor")
 
 
@@ -126,16 +126,22 @@ def _requiring(outs: tuple[Tensor, ...]) -> Tensor:
 
 
 def _factory(name: str, value: Any, **fields: Any) -> Any:
-    def make(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-             pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Any:
+    def told(layout: Any, names: Any) -> None:
         if "size" in (names or ()):
             raise TypeError(f"{name}(): named tensors are not supported")
+        if layout is not None and str(layout) != "torch.strided" and (value or str(layout) != "torch.sparse_coo"):
+            raise NotImplementedError(f"{name}: layout {layout} is not implemented here, only torch.strided" + ("" if value else " and torch.sparse_coo"))
+
+    def fill(out: Any, size: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+        told(options.get("layout"), options.get("names"))
+        return _make(_shape(name, size), value, options.get("dtype") or out.meta.dtype, out.meta.device, out, bool(options.get("requires_grad")),
+                     options.get("memory_format"))
+
+    def make(*size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+             pin_memory: bool = False, memory_format: Any = None, names: Any = None) -> Any:
+        told(layout, names)
         if layout is not None and str(layout) != "torch.strided":
-            if value or str(layout) != "torch.sparse_coo":
-                raise NotImplementedError(f"{name}: layout {layout} is not implemented here, only torch.strided" + ("" if value else " and torch.sparse_coo"))
             return Compose(lambda *given: _nothing_at(_shape(name, size), dtype, device, requires_grad))
-        if out is not None:
-            return _make(_shape(name, size), value, dtype or out.meta.dtype, out.meta.device, out, requires_grad, memory_format)
         d, dev = _options(dtype, device)
         shape = _shape(name, size)
         strides = None if memory_format is None else strides_for(shape, _dense(shape), memory_format)
@@ -143,7 +149,7 @@ def _factory(name: str, value: Any, **fields: Any) -> Any:
     make.__signature__ = _SIZED  # type: ignore[attr-defined]
     make.__doc__ = (f"A tensor of a size (ints or one sequence), "
                     f"{'uninitialised' if value is None else f'filled with {value}'}, on `device`, of type `dtype`.")
-    return _registered(name, make, {"size": SIZES, "out": CONSTANT, "dtype": DTYPE, "device": DEVICE}, **fields)
+    return _registered(name, make, {"size": SIZES, "dtype": DTYPE, "device": DEVICE}, out=fill, **fields)
 
 
 def _nothing_at(shape: tuple[int, ...], d: Any, dev: Any, requires_grad: bool) -> Any:

@@ -17,7 +17,7 @@ from ..autograd.mode import _grad
 from ..engine import fields
 from ..engine.fronts import NUMBER, SCALAR, WORD, Signature, exact
 from ..engine.operation import Operation
-from ..engine.plans import Compose, Plan, Saved, Written
+from ..engine.plans import Compose, Plan, Saved, Written, roles, writing
 from ..kernels import derive
 from ..kernels import expr as E
 from ..kernels.expr import Expr
@@ -289,9 +289,9 @@ class Pointwise:
         for o in outs:
             o.store.version += 1
 
-    def planned_out(self, out: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...]) -> Callable[..., Tensor] | None:
-        """What carries out further calls with `out=` on these layouts, given `out`, the operands and the numbers; None where the operands
-        have to be moved first."""
+    def planned_out(self, out: Tensor, operands: tuple[Any, ...], numbers: tuple[Any, ...], consts: tuple[Any, ...], passed: int) -> Callable[..., Any] | None:
+        """What carries out further calls with `out=` on these layouts, given `out`, the operands, the numbers, and as much more that so many are `passed`;
+        None where the operands have to be moved first."""
         if any(isinstance(x, complex) for x in operands) or checks.to_one_device(self.name, operands, (out,)) is not operands:
             return None
         launch, convert = self.writing((out.meta,), operands, numbers, consts)
@@ -314,7 +314,8 @@ class Pointwise:
             launch(*ptrs, *[given[i] if c is None else c(given[i]) for i, c in zip(rest, convert, strict=True)])
             store.version += 1
             return out
-        return call
+        given = roles((*operands, *numbers))
+        return writing(launch, "t" + given + "x" * (passed - len(given)), None, convert, call)
 
     def writing(self, outs: tuple[Meta, ...], operands: Sequence[Any], numbers: Sequence[Any], consts: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """The launch that writes into tensors of these metas, and the converters of its numbers."""

@@ -17,7 +17,8 @@ from ..engine import fields
 from ..engine import lines as lines
 from ..engine.fields import has
 from ..engine.fronts import MISSING, NUMBER, OLD, SCALAR, TENSOR, Signature
-from ..engine.operation import Operation
+from ..engine.operation import Operation, with_out
+from ..engine.outs import Into
 from ..engine.plans import Compose, Plan, Written, roles
 from ..kernels.expr import Expr
 from ..tensor import Tensor
@@ -76,6 +77,7 @@ class Row:
         return self._signature
 
 
+with_out.append(Into)
 TABLE: dict[str, Row] = {}
 
 
@@ -92,14 +94,16 @@ def _register(row: Row) -> None:
 # ----------------------------------------------------------------------------------------------------------- general ops
 def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, spaces: tuple[str, ...] = ("torch",),
        aliases: tuple[str, ...] = (), name: str | None = None, learns: bool = True, renames: bool = True, gives: str = "",
-       kinds: dict[str, str] | None = None, straight: Callable[..., bool] | None = None, **fields: Any) -> Callable[[F], F]:
+       kinds: dict[str, str] | None = None, straight: Callable[..., bool] | None = None, writes: Callable[..., bool] | None = None,
+       **fields: Any) -> Callable[[F], F]:
     """Registers a function as an operation.
 
     method: also a Tensor method of the same name.  inplace: also `name_`, which writes the result into `input` (a general
     form that computes and copies; a function given here is used instead).  straight: what the general form asks first where nothing is
     recorded: it writes the result into `input` itself, or gives False.  out: takes `out=` (a tensor, or a
-    tuple for several results), resized to fit; None means that the function handles `out=` itself.  spaces: where the
-    function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other names of the same thing, "special.x" for another namespace.
+    tuple for several results), resized to fit; None means that the function handles `out=` itself.  writes: what that form asks first, as `straight`,
+    with `out` before the arguments.  spaces: where the function is exported: "torch", "nn.functional", "special", "linalg", "fft".  aliases: other
+    names of the same thing, "special.x" for another namespace.
     learns: see `Operation`; it is False for what does more than work out its result.  renames: takes NumPy's names of
     parameters, where it is exported or takes `out=`; False for PyTorch's functions that are written in Python.  gives: what help says that
     a call gives, where the body gives plans.  kinds: of parameters, where the annotations do not tell them.  fields: see `engine.fields`.
@@ -112,7 +116,8 @@ def op(*, method: bool = True, inplace: Any = False, out: bool | None = False, s
 
         def again(*args: Any, **kwargs: Any) -> Any:
             return final.__operation__.started().direct(*args, **kwargs)
-        final: Any = Operation(named, function, learns=learns, kinds=kinds, shown=function.__name__, out=out_form(named, again) if out is True else None,
+        final: Any = Operation(named, function, learns=learns, kinds=kinds, shown=function.__name__,
+                               out=out_form(named, again, writes) if out is True else None,
                           signature=Signature.of(function).with_old() if named in OLD_ORDER else None,
                           renames=renames and (out is True or "torch" in spaces)).function
         made = inplace if callable(inplace) else _inplace_of(function, again, straight) if inplace else None
@@ -164,15 +169,16 @@ def _plus_out(signature: inspect.Signature) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=signature.return_annotation, __validate_parameters__=False)
 
 
-def out_form(name: str, function: Function) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
-    """The form with `out=`: it computes, and copies."""
+def out_form(name: str, function: Function, writes: Callable[..., bool] | None = None) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]:
+    """The form with `out=`: it computes, and copies, where `writes` does not."""
     def write(out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = (*args, *kwargs.values())
         outputs.lie_apart(name, out, given)
         outputs.forbid_recording(name, given, out)
+        if writes is not None and type(out) is Tensor and writes(out, *args, **kwargs):
+            return out
         with no_recording():
             return outputs.write(name, out, function(*args, **kwargs), given)
-    write.copies = True  # type: ignore[attr-defined]
     return write
 
 
@@ -414,10 +420,10 @@ def writing(told: Callable[[tuple[Any, ...], dict[str, Any]], Told], plans: bool
         made, operands, numbers, consts = told(args, kwargs)
         return write_out(made, out, operands, numbers, consts)
 
-    def plan(out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def plan(out: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], passed: int) -> Any:
         made, operands, numbers, consts = told(args, kwargs)
         as_given = all(x is y for x, y in zip((*operands, *numbers), (*args, *kwargs.values()), strict=False))
-        return made.planned_out(out, operands, numbers, consts) if as_given else None
+        return made.planned_out(out, operands, numbers, consts, passed) if as_given else None
     if plans:
         write.plan = plan  # type: ignore[attr-defined]
     return write
