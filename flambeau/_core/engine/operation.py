@@ -210,8 +210,8 @@ class Operation:
     arguments (it looks at its operands' metas only) or, where there is none, the call's result.  out: carries out the form with
     `out=`, called with `out`, the arguments and the keywords; None where there is none; its attribute `plan`, where it has one, is called the same,
     and with how many operands and numbers further calls on these layouts are given behind `out`, and gives what carries them out, or None.
-    renames: it takes NumPy's names.  signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may be learned
-    (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
+    renames: it takes NumPy's names.  signature: where the body's own is not the operation's.  learns: whether calls for which the body gives no plan may
+    be learned (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
     """
 
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
