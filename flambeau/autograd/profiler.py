@@ -92,6 +92,8 @@ class profile(_profile):
     def start(self) -> None:
         if self.enabled:
             super().start()
+        else:
+            self._events = EventList()
 
     @property
     def function_events(self) -> EventList:

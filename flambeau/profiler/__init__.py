@@ -6,20 +6,12 @@ it is queued; the columns CUDA say how long its work took there: measured on a r
 
 from __future__ import annotations
 
-import enum
-
-from .events import EventList, FunctionEvent, FunctionEventAvg, text
+from .events import DeviceType, EventList, FunctionEvent, FunctionEventAvg, text
 from .profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, schedule, supported_activities, tensorboard_trace_handler
 from .ranges import itt_stub as itt
 from .ranges import record_function
 
 _format_time = text  # by the name of torch.autograd.profiler_util
-
-
-# kinds of devices by PyTorch's numbers
-DeviceType = enum.Enum("DeviceType", {"CPU": 0, "CUDA": 1, "MKLDNN": 2, "OPENGL": 3, "OPENCL": 4, "IDEEP": 5, "HIP": 6, "FPGA": 7, "MAIA": 8, "XLA": 9,
-                                      "Vulkan": 10, "Metal": 11, "XPU": 12, "MPS": 13, "Meta": 14, "HPU": 15, "VE": 16, "Lazy": 17, "IPU": 18, "MTIA": 19,
-                                      "PrivateUse1": 20}, module=__name__)
 
 
 def kineto_available() -> bool:

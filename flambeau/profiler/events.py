@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._core.errors import size
+
+# kinds of devices by PyTorch's numbers
+DeviceType = enum.Enum("DeviceType", {"CPU": 0, "CUDA": 1, "MKLDNN": 2, "OPENGL": 3, "OPENCL": 4, "IDEEP": 5, "HIP": 6, "FPGA": 7, "MAIA": 8, "XLA": 9,
+                                      "Vulkan": 10, "Metal": 11, "XPU": 12, "MPS": 13, "Meta": 14, "HPU": 15, "VE": 16, "Lazy": 17, "IPU": 18, "MTIA": 19,
+                                      "PrivateUse1": 20}, module="flambeau.profiler")
 
 SORT_KEYS = ("cpu_time", "cuda_time", "device_time", "cpu_time_total", "cuda_time_total", "device_time_total", "self_cpu_time_total",
              "self_cuda_time_total", "self_device_time_total", "cpu_memory_usage", "cuda_memory_usage", "device_memory_usage",
@@ -24,6 +30,22 @@ def _bytes(n: int) -> str:
     return f"-{size(-n)}" if n < 0 else size(n)
 
 
+class Interval(NamedTuple):
+    """When a call was made, in microseconds from the profiler's beginning."""
+
+    start: float
+    end: float
+
+    def elapsed_us(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+def _told(name: str) -> property:
+    """A time with its unit."""
+    return property(lambda self: text(getattr(self, name)), doc=f"`{name}` with its unit.")
+
+
 class _Figures:
     """The figures of a call, or of several: microseconds and bytes.  Those of devices are of GPUs, under PyTorch's older names too."""
 
@@ -32,7 +54,20 @@ class _Figures:
     cpu_time_total = self_cpu_time_total = device_time_total = self_device_time_total = 0.0
     cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
     is_async = is_remote = is_legacy = False
+    is_user_annotation = False
     node_id = -1
+    device_type = DeviceType.CPU  # calls are the host's; what they gave to GPUs is in `kernels`
+    overload_name = ""
+    cpu_parent: Any = None
+    use_device: str | None = None
+    cpu_time_str, device_time_str = _told("cpu_time"), _told("device_time")
+    cpu_time_total_str, self_cpu_time_total_str = _told("cpu_time_total"), _told("self_cpu_time_total")
+    device_time_total_str, self_device_time_total_str = _told("device_time_total"), _told("self_device_time_total")
+
+    @property
+    def scope(self) -> int:
+        """7 for a range of the program's, 0 for an operation, as PyTorch numbers them."""
+        return 7 if self.is_user_annotation else 0
 
     @property
     def cpu_time(self) -> float:
@@ -67,11 +102,23 @@ class _Figures:
         return self.self_device_memory_usage
 
 
+_STEP = "ProfilerStep#"
+
+
 class FunctionEvent(_Figures):
-    """One call: times in microseconds.  `kernels` is the work it gave to GPUs by itself, `cpu_children` are the calls inside it."""
+    """One call: times in microseconds.  `kernels` is the work it gave to GPUs by itself, `cpu_children` are the calls inside it, and `cpu_parent` the one
+    around it.  `time_range` says when it was, `id` which it was.  Steps of a schedule are all called `ProfilerStep*`; `trace_name` has their numbers.
+    """
+
+    id = external_id = 0
+    base_ns = 0  # when the profiler began
+    sequence_nr = -1
+    fwd_thread = 0
+    is_python_function = False
 
     def __init__(self, name: str, start: int, end: int, inside: int, thread: int, depth: int, shapes: Any, user: bool) -> None:
-        self.name = self.key = name
+        self.trace_name = name
+        self.name = self.key = "ProfilerStep*" if name.startswith(_STEP) else name
         self.start_ns, self.end_ns, self.thread, self.depth = start, end, thread, depth
         self.cpu_time_total = (end - start) / 1e3
         self.self_cpu_time_total = (end - start - inside) / 1e3
@@ -80,9 +127,23 @@ class FunctionEvent(_Figures):
         self.kernels: list[Any] = []
         self.cpu_children: list[FunctionEvent] = []
         self.stack: list[str] = []
+        self.concrete_inputs: list[Any] = []
+        self.kwinputs: dict[str, Any] = {}
+
+    @property
+    def time_range(self) -> Interval:
+        """When it was."""
+        return Interval((self.start_ns - self.base_ns) / 1e3, (self.end_ns - self.base_ns) / 1e3)
+
+    @property
+    def activity_type(self) -> str:
+        """What it is to PyTorch's profiler."""
+        return "user_annotation" if self.is_user_annotation else "cpu_op"
 
     def settle(self) -> None:
         """Adds up the times of GPUs, those of the calls inside being known."""
+        for e in self.cpu_children:
+            e.cpu_parent = self
         self.self_device_time_total = sum(k.duration for k in self.kernels)
         self.device_time_total = self.self_device_time_total + sum(e.device_time_total for e in self.cpu_children)
 
@@ -102,11 +163,14 @@ class FunctionEventAvg(_Figures):
 
     def __init__(self, key: str, shapes: Any, user: bool, stack: list[str] | None = None) -> None:
         self.key, self.input_shapes, self.is_user_annotation, self.stack = key, shapes, user, stack or []
+        self.cpu_children: list[FunctionEvent] = []
 
-    def add(self, e: _Figures) -> None:
+    def add(self, e: Any) -> None:
         """Counts one more call, or several, in."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(e, name))
+        self.cpu_children += e.cpu_children
+        self.use_device = self.use_device or e.use_device
 
     def __repr__(self) -> str:
         return (f"<FunctionEventAvg key={self.key} self_cpu_time={text(self.self_cpu_time_total)} cpu_time={text(self.cpu_time)} "
@@ -133,8 +197,8 @@ class EventList(list[Any]):
             total.add(e)
         return total
 
-    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, **kwargs: Any) -> EventList:
-        """The averages by name, by shapes if asked, and by the innermost `group_by_stack_n` frames of the program."""
+    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False) -> EventList:
+        """The averages by name, by shapes if asked, and by the innermost `group_by_stack_n` frames of the program.  Overloads have no names here."""
         found: dict[Any, FunctionEventAvg] = {}
         for e in self:
             stack = e.stack[:group_by_stack_n] if group_by_stack_n > 0 else []
@@ -174,7 +238,7 @@ class EventList(list[Any]):
         return found
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_src_column_width: int = 75, max_name_column_width: int = 55,
-              max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False, **kwargs: Any) -> str:
+              max_shapes_column_width: int = 80, header: str | None = None, top_level_events_only: bool = False) -> str:
         """The rows as text, the largest of `sort_by` first: see `SORT_KEYS`.  Raises AttributeError for another name.
 
         The columns CUDA are there where the profiler watched GPUs; the last line says whether their times are measured or predicted.
@@ -202,10 +266,11 @@ class EventList(list[Any]):
             out.append(f"Self CUDA time total: {text(sum(e.self_device_time_total for e in self))} ({self.times or 'measured'})")
         return "\n".join([*out, ""])
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Writes the events in the format of chrome://tracing and Perfetto: the host's threads, and each GPU's streams."""
+    def export_chrome_trace(self, path: str, metadata: dict[str, Any] | None = None) -> None:
+        """Writes the events in the format of chrome://tracing and Perfetto: the host's threads, and each GPU's streams.  `metadata` are further entries
+        of the file."""
         first = min((e.start_ns for e in self), default=0)
-        events = [{"name": e.name, "ph": "X", "ts": (e.start_ns - first) / 1e3, "dur": e.cpu_time_total, "pid": 0, "tid": e.thread,
+        events = [{"name": e.trace_name, "ph": "X", "ts": (e.start_ns - first) / 1e3, "dur": e.cpu_time_total, "pid": 0, "tid": e.thread,
                    "cat": "user_annotation" if e.is_user_annotation else "cpu_op", "args": {"Input Dims": e.input_shapes}} for e in self]
         for e in self:
             events += [{"name": k.name, "ph": "X", "ts": (k.start_ns - first) / 1e3, "dur": k.duration, "pid": 1 + k.device, "tid": k.stream,
@@ -214,7 +279,7 @@ class EventList(list[Any]):
             name = f"cuda:{pid - 1}" + (f" ({self.times})" if self.times else "") if pid else "host"
             events.append({"name": "process_name", "ph": "M", "pid": pid, "tid": 0, "args": {"name": name}})
         with open(path, "w", encoding="utf-8") as f:
-            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, f)
+            json.dump({**(metadata or {}), "traceEvents": events, "displayTimeUnit": "ms"}, f)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Writes a line `outer;...;inner microseconds` for each call whose stack was kept, as flame graphs are drawn from.

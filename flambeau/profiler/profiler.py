@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import enum
+import json
 import os
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -12,40 +16,31 @@ from .._core.runtime import gpus
 from .._core.tensor import Tensor
 from . import device_work, memory_timeline
 from .events import EventList, FunctionEvent
-from .ranges import Recorder
+from .ranges import Recorder, record_function
 
 
-class _Named:
-    """A value with a name, as members of an enumeration have."""
-
-    def __init__(self, kind: str, name: str, value: int) -> None:
-        self._kind, self.name, self.value = kind, name, value
-
-    def __repr__(self) -> str:
-        return f"<{self._kind}.{self.name}: {self.value}>"
-
-
-class ProfilerActivity:
+class ProfilerActivity(enum.IntEnum):
     """What can be taken down: the host's calls (CPU) and the work of GPUs (CUDA); the others are accepted."""
 
-    CPU = _Named("ProfilerActivity", "CPU", 0)
-    XPU = _Named("ProfilerActivity", "XPU", 1)
-    CUDA = _Named("ProfilerActivity", "CUDA", 2)
-    MTIA = _Named("ProfilerActivity", "MTIA", 3)
-    HPU = _Named("ProfilerActivity", "HPU", 4)
-    PrivateUse1 = _Named("ProfilerActivity", "PrivateUse1", 5)
+    CPU = 0
+    XPU = 1
+    CUDA = 2
+    MTIA = 3
+    HPU = 4
+    PrivateUse1 = 5
 
 
-class ProfilerAction:
+class ProfilerAction(enum.Enum):
     """What a profiler does in a step."""
 
-    NONE = _Named("ProfilerAction", "NONE", 0)
-    WARMUP = _Named("ProfilerAction", "WARMUP", 1)
-    RECORD = _Named("ProfilerAction", "RECORD", 2)
-    RECORD_AND_SAVE = _Named("ProfilerAction", "RECORD_AND_SAVE", 3)
+    NONE = 0
+    WARMUP = 1
+    RECORD = 2
+    RECORD_AND_SAVE = 3
+    DEVICE_STOPPED = 4
 
 
-def supported_activities() -> set[Any]:
+def supported_activities() -> set[ProfilerActivity]:
     """The activities that are taken down: the host's calls, and the work of GPUs where there are any."""
     return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if gpus.count() else {ProfilerActivity.CPU}
 
@@ -76,7 +71,8 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
     return act
 
 
-def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable[[Any], None]:
+def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False,
+                              use_python_export: bool = False) -> Callable[[Any], None]:
     """An `on_trace_ready` that writes each trace into a folder."""
     def write(prof: profile) -> None:
         import socket
@@ -87,8 +83,13 @@ def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use
     return write
 
 
+_RECORDED = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+
 class profile:
     """Takes down operations and ranges in a ``with`` block (or from `start()` to `stop()`).
+
+    With a schedule each recorded step is a range too, `ProfilerStep*`.  What is asked of a profiler that has not begun raises AssertionError.
 
     Args:
         activities: of `ProfilerActivity`; by default the host's calls, and the work of GPUs where there are any.  The time of work on a GPU
@@ -99,7 +100,11 @@ class profile:
         profile_memory: note the bytes in use where calls begin and end; the CPU's in steps of its allocator's block sizes.
         with_stack: keep the program's lines of each call, for `export_stacks` and `key_averages(group_by_stack_n=...)`.
         with_flops: count the operations on numbers that kernels do.
+        acc_events: keep the calls of all stretches; else those of the last one.
+        custom_trace_id_callback: gives the text that `get_trace_id` gives.
         The others are accepted.
+
+    Raises AssertionError where `activities` names none that there is.
     """
 
     def __init__(self, *, activities: Any = None, schedule: Any = None, on_trace_ready: Any = None, record_shapes: bool = False,
@@ -108,9 +113,12 @@ class profile:
                  custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None) -> None:
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
-        wanted = supported_activities() if activities is None else set(activities)
+        wanted: set[Any] = set(supported_activities())
+        if activities is not None:  # one may stand as a dict's key, with filters
+            wanted = {a for one in activities for a in (one if isinstance(one, dict) else (one,)) if isinstance(a, ProfilerActivity)}
         if not wanted:
-            raise AssertionError("profile: activities is empty; name at least one of ProfilerActivity.CPU and ProfilerActivity.CUDA")
+            raise AssertionError(f"No valid profiler activities found: activities is {list(activities or ()) or 'empty'}; name at least one of "
+                                 "ProfilerActivity.CPU and ProfilerActivity.CUDA")
         self.record_shapes, self.profile_memory, self.with_stack, self.with_flops = record_shapes, profile_memory, with_stack, with_flops
         self._timed = ProfilerActivity.CUDA in wanted and gpus.count() > 0
         self._device_work: device_work.DeviceWork | None = None
@@ -118,8 +126,10 @@ class profile:
         self.step_num = 0
         self._recorder: Recorder | None = None
         self._hook: interpreters.watch | None = None
-        self._events = EventList()
-        self._metadata: dict[str, str] = {}
+        self._events: EventList | None = None
+        self._metadata: dict[str, Any] = {}
+        self._acc_events, self._named, self._trace_id = acc_events, custom_trace_id_callback, ""
+        self._step = contextlib.ExitStack()  # the range of the present step
 
     taking = 0  # how many profilers take calls down now
 
@@ -131,14 +141,15 @@ class profile:
         if r is None:
             return function(*args, **kwargs)
         shapes = [list(a.meta.shape) if isinstance(a, Tensor) else [] for a in args] if r.shapes else None
-        r.begin("aten::" + name, shapes)
+        call = r.begin("aten::" + name, shapes)
         try:
             return function(*args, **kwargs)
         finally:
-            r.end()
+            r.end(call)
 
     def _open(self) -> None:
         if self._recorder is None:
+            self._trace_id = self._named() if self._named is not None else uuid.uuid4().hex.upper()
             r = self._recorder = Recorder(self.record_shapes, self.profile_memory, self.with_stack)
             r.listen()
             if self._timed or self.with_flops:
@@ -164,34 +175,49 @@ class profile:
         for e in sorted(r.events, key=lambda e: -e.depth):  # inner ones first
             e.settle()
         columns = {"device": self._timed, "memory": self.profile_memory, "flops": self.with_flops}
-        self._levels = r.levels
-        self._events = EventList(sorted(r.events, key=lambda e: e.start_ns), device_work.models() if self._timed else "",
+        before = self._events if self._acc_events and self._events is not None else []
+        self._levels = [*(self._levels if before else []), *r.levels]
+        self._events = EventList([*before, *sorted(r.events, key=lambda e: (e.start_ns, e.depth))], device_work.models() if self._timed else "",
                                  frozenset(name for name, on in columns.items() if on))
+        for i, e in enumerate(self._events, 1):
+            e.id = e.external_id = i
+            e.use_device = "cuda" if self._timed else None
         if ready and self.on_trace_ready is not None:
             self.on_trace_ready(self)
 
     def start(self) -> None:
         """Begins."""
-        if self._action() in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
-            self._open()
+        self._events = EventList() if self._events is None else self._events
+        self._go()
 
     def stop(self) -> None:
         """Ends."""
+        self._step.close()
         self._close(True)
 
     def step(self) -> None:
         """The next step of the schedule."""
         before = self._action()
+        self._step.close()
         self.step_num += 1
         if before is ProfilerAction.RECORD_AND_SAVE:
             self._close(True)
-        if self.schedule is None:
-            return
-        after = self._action()
-        if after in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE):
+        if self.schedule is not None and self._events is not None:
+            if self._action() not in _RECORDED:
+                self._close(before is ProfilerAction.RECORD)
+            self._go()
+
+    def _go(self) -> None:
+        """Records, if this step is to be."""
+        if self._action() in _RECORDED:
             self._open()
-        else:
-            self._close(before is ProfilerAction.RECORD)
+            if self.schedule is not None:
+                self._step.enter_context(record_function(f"ProfilerStep#{self.step_num}"))
+
+    start_trace, stop_trace = start, stop
+
+    def prepare_trace(self) -> None:
+        """Accepted: nothing has to be prepared."""
 
     def __enter__(self) -> profile:
         self.start()
@@ -200,28 +226,34 @@ class profile:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    def events(self) -> EventList:
-        """The calls of the stretch recorded last, in order."""
+    def _found(self, what: str) -> EventList:
+        if self._events is None:
+            raise AssertionError(f"Profiler must be initialized before {what}")
         return self._events
 
-    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **kwargs: Any) -> EventList:
-        """The calls by name (by shapes; by the innermost frames of the program, where `with_stack` kept them)."""
-        return self._events.key_averages(group_by_input_shape, group_by_stack_n)
+    def events(self) -> EventList:
+        """The calls of the stretch recorded last, in order."""
+        return self._found("accessing events")
 
-    def export_chrome_trace(self, path: str) -> None:
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False) -> EventList:
+        """The calls by name (by shapes; by the innermost frames of the program, where `with_stack` kept them)."""
+        return self._found("getting key averages").key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name)
+
+    def export_chrome_trace(self, path: str, use_python_export: bool = False) -> None:
         """Writes a trace for chrome://tracing or Perfetto (compressed if the name ends in .gz)."""
+        events, metadata = self._found("exporting chrome trace"), {"trace_id": self._trace_id, **self._metadata}
         if not path.endswith(".gz"):
-            self._events.export_chrome_trace(path)
+            events.export_chrome_trace(path, metadata)
             return
         import gzip
-        self._events.export_chrome_trace(path[:-3])
+        events.export_chrome_trace(path[:-3], metadata)
         with open(path[:-3], "rb") as source, gzip.open(path, "wb") as target:
             target.write(source.read())
         os.unlink(path[:-3])
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Writes the program's stacks with what was spent there: see `EventList.export_stacks`.  They are kept by `with_stack=True`."""
-        self._events.export_stacks(path, metric)
+        self._found("exporting stacks").export_stacks(path, metric)
 
     def export_memory_timeline(self, path: str, device: str | None = None) -> None:
         """Writes the bytes in use by time, which `profile_memory=True` takes down where calls begin and end.
@@ -236,10 +268,22 @@ class profile:
         memory_timeline.write(path, self._levels, device or ("cuda:0" if gpus.count() else "cpu"))
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Keeps a note."""
+        """Puts a text into the file that `export_chrome_trace` writes."""
         self._metadata[key] = value
 
-    add_metadata_json = add_metadata
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Puts what a text of JSON says into that file."""
+        self._metadata[key] = json.loads(value)
+
+    preset_metadata_json = add_metadata_json
+
+    def get_trace_id(self) -> str:
+        """The text that names the stretch recorded last, in that file too."""
+        return self._trace_id
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
+        """What gives that text from now on."""
+        self._named = callback
 
     def toggle_collection_dynamic(self, enable: bool, activities: Any = None) -> None:
         """Goes on or pauses."""

@@ -43,6 +43,7 @@ class Recorder:
         self.levels: list[tuple[int, dict[str, int]]] = []
         self.shapes, self._memory, self._with_stacks = shapes, memory, stacks
         self.outside: list[Any] = []  # work on GPUs that no call asked for
+        self.began = time.perf_counter_ns()
         self._stacks = threading.local()
 
     def _stack(self) -> list[Open]:
@@ -70,7 +71,7 @@ class Recorder:
         self.levels.append((time.perf_counter_ns(), {"cpu": host, **there}))
         return host, sum(there.values())
 
-    def begin(self, name: str, shapes: Any = None, user: bool = False) -> None:
+    def begin(self, name: str, shapes: Any = None, user: bool = False) -> Open:
         """A call begins."""
         call = Open(name, shapes, user)
         if self._memory:
@@ -78,26 +79,29 @@ class Recorder:
         if self._with_stacks:
             call.stack = _frames()
         self._stack().append(call)
+        return call
 
-    def end(self) -> None:
-        """The call begun last is over."""
+    def end(self, call: Open) -> None:
+        """A call is over: the one begun last, or one around it, as the steps of a schedule may end within a range of the program's."""
         stack = self._stack()
-        if not stack:
-            return  # begun before the recorder listened
+        if call not in stack:
+            return  # begun in another thread
         now = time.perf_counter_ns()
-        call = stack.pop()
-        event = FunctionEvent(call.name, call.start, now, call.inside, threading.get_ident(), len(stack), call.shapes, call.user)
+        depth = stack.index(call)
+        del stack[depth]
+        event = FunctionEvent(call.name, call.start, now, call.inside, threading.get_ident(), depth, call.shapes, call.user)
+        event.base_ns = self.began
         event.kernels, event.cpu_children, event.flops, event.stack = call.kernels, call.parts, call.flops, call.stack
         if self._memory:
             host, there = (b - a for a, b in zip(call.memory, self._level(), strict=True))
             event.cpu_memory_usage, event.device_memory_usage = host, there
             event.self_cpu_memory_usage, event.self_device_memory_usage = host - call.memory_inside[0], there - call.memory_inside[1]
-            if stack:
-                outer = stack[-1].memory_inside
-                stack[-1].memory_inside = outer[0] + host, outer[1] + there
-        if stack:
-            stack[-1].inside += now - call.start
-            stack[-1].parts.append(event)
+            if depth:
+                outer = stack[depth - 1].memory_inside
+                stack[depth - 1].memory_inside = outer[0] + host, outer[1] + there
+        if depth:
+            stack[depth - 1].inside += now - call.start
+            stack[depth - 1].parts.append(event)
         self.events.append(event)
 
     def listen(self) -> None:
@@ -130,18 +134,15 @@ class record_function:
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
-        self._open: list[tuple[Recorder, ...]] = []
+        self._open: list[list[tuple[Recorder, Open]]] = []
 
     def __enter__(self) -> record_function:
-        listening = _recorders
-        self._open.append(listening)
-        for r in listening:
-            r.begin(self.name, user=True)
+        self._open.append([(r, r.begin(self.name, user=True)) for r in _recorders])
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for r in self._open.pop():
-            r.end()
+        for r, call in self._open.pop():
+            r.end(call)
 
     def __call__(self, function: Any) -> Any:
         @functools.wraps(function)

@@ -62,6 +62,79 @@ def test_schedules() -> None:
         schedule(wait=0, warmup=0, active=0)
 
 
+def test_steps_of_a_schedule_are_ranges_whatever_else_is_open(tmp_path) -> None:
+    """A range of the program around the loop begins in the first step, and ends after the last: neither takes the other's end."""
+    with profile(schedule=schedule(wait=0, warmup=0, active=3, repeat=1)) as prof:
+        with record_function("epoch"):
+            for _ in range(2):
+                torch.ones(2) + 1
+                prof.step()
+            torch.ones(2) * 2
+    rows = {e.key: e for e in prof.key_averages()}
+    assert rows["ProfilerStep*"].count == 3 and rows["epoch"].count == 1 and rows["aten::add"].count == 2
+    steps = [e for e in prof.events() if e.name == "ProfilerStep*"]
+    assert [e.trace_name for e in steps] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
+    epoch = next(e for e in prof.events() if e.name == "epoch")
+    assert [e.name for e in epoch.cpu_children if e.name.startswith("aten::")].count("aten::add") >= 1
+    assert epoch.time_range.start <= steps[1].time_range.start and steps[1].time_range.end <= epoch.time_range.end
+    path = str(tmp_path / "a.json")
+    prof.export_chrome_trace(path)
+    assert {"ProfilerStep#1", "epoch"} <= {e["name"] for e in json.loads((tmp_path / "a.json").read_text())["traceEvents"]}
+
+
+def test_events_of_all_cycles_are_kept_where_that_is_asked() -> None:
+    for acc, count in ((False, 1), (True, 2)):
+        with profile(schedule=schedule(wait=1, warmup=0, active=1, repeat=2), acc_events=acc) as prof:
+            for _ in range(5):
+                torch.ones(2) + 1
+                prof.step()
+        assert {e.key: e.count for e in prof.key_averages()}["aten::add"] == count
+        assert [e.id for e in prof.events()] == list(range(1, len(prof.events()) + 1))
+
+
+def test_what_an_event_tells() -> None:
+    with profile() as prof, record_function("outer"):
+        torch.ones(2) + 1
+    outer = prof.events()[0]
+    add = next(e for e in prof.events() if e.name == "aten::add")
+    assert add.cpu_parent is outer and add in outer.cpu_children and outer.cpu_parent is None
+    assert (outer.scope, add.scope, outer.activity_type, add.activity_type) == (7, 0, "user_annotation", "cpu_op")
+    for e in (outer, add):
+        assert e.time_range.elapsed_us() == pytest.approx(e.cpu_time_total) and 0 <= e.time_range.start < 1e8
+        assert e.device_type is torch.profiler.DeviceType.CPU and e.overload_name == "" and e.sequence_nr == -1
+    assert outer.time_range.start <= add.time_range.start and add.time_range.end <= outer.time_range.end
+    mean = next(e for e in prof.key_averages() if e.key == "outer")
+    assert mean.cpu_children == outer.cpu_children and mean.cpu_time_str == outer.cpu_time_total_str and mean.cpu_time_str[-1] == "s"
+
+
+def test_notes_are_in_the_trace(tmp_path) -> None:
+    prof = profile(custom_trace_id_callback=lambda: "mine")
+    for call in (prof.events, prof.key_averages, lambda: prof.export_chrome_trace(str(tmp_path / "a.json"))):
+        with pytest.raises(AssertionError, match="Profiler must be initialized before"):
+            call()
+    with prof:
+        prof.add_metadata("k", "v")
+        prof.add_metadata_json("j", '{"a": [1]}')
+        torch.ones(2) + 1
+    prof.export_chrome_trace(str(tmp_path / "a.json"))
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert (found["k"], found["j"], found["trace_id"], prof.get_trace_id()) == ("v", {"a": [1]}, "mine", "mine")
+
+
+def test_words_that_nobody_knows_are_refused() -> None:
+    with profile() as prof:
+        torch.ones(2) + 1
+    with pytest.raises(TypeError):
+        prof.key_averages(by_shape=True)
+    with pytest.raises(TypeError):
+        prof.key_averages().table(sort="count")
+    with pytest.raises(AssertionError, match=r"No valid profiler activities found: activities is \['CPU'\]"):
+        profile(activities=["CPU"])
+    assert ProfilerAction(2) is ProfilerAction.RECORD and int(torch.profiler.ProfilerActivity.CUDA) == 2
+    with profile(activities=[{torch.profiler.ProfilerActivity.CPU: ["x"]}]):
+        pass
+
+
 def test_the_older_names() -> None:
     from flambeau.autograd import profiler
     with profiler.profile(use_cuda=False, record_shapes=True) as prof, profiler.record_function("mine"):
