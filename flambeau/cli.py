@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -97,11 +98,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command is None:
         top.print_help()
         return EXIT_USAGE
-    if chosen.command == "completion":
-        from flambeau import completion
-
-        print(completion.script(chosen.shell, top), end="")
-        return 0
     if chosen.command == "run":  # what the script raises is the script's own
         from flambeau.script import command, tracebacks
 
@@ -123,32 +119,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.tell_of_slow_compilation()
         return command.run(program, own, report=chosen.report, ledger=chosen.ledger)
     try:
-        if chosen.command == "info":
-            from flambeau import inventory
-
-            inventory.show(as_json=chosen.json)
-            return 0
-        if chosen.command == "smi":
-            from flambeau import smi as management
-
-            management.show(as_json=chosen.json, watch=chosen.watch)
-            return 0
-        if chosen.command == "warm":
-            from flambeau import warm as ahead
-
-            for name in chosen.only or ():
-                if name not in ahead.names():
-                    top.error(f"warm: argument --only: {name!r} is none of {', '.join(ahead.names())}")
-            return ahead.run(chosen.only, chosen.jobs)
-        from flambeau.demo import learn, train
-
-        return train.run(chosen.device, chosen.epochs or learn.EPOCHS, chosen.seed, page=not chosen.no_page)
+        status = _told(chosen, top)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("flambeau: stopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # who read it has read enough, as `head` does: nothing is wrong, and nothing more can be said
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except RuntimeError as error:  # a device that is not there, no memory: said in full by the error itself
         print(f"flambeau: {error}", file=sys.stderr)
         return 1
+
+
+def _told(chosen: argparse.Namespace, top: argparse.ArgumentParser) -> int:
+    """The commands that tell something, and the demo."""
+    if chosen.command == "completion":
+        from flambeau import completion
+
+        print(completion.script(chosen.shell, top), end="")
+        return 0
+    if chosen.command == "info":
+        from flambeau import inventory
+
+        inventory.show(as_json=chosen.json)
+        return 0
+    if chosen.command == "smi":
+        from flambeau import smi as management
+
+        management.show(as_json=chosen.json, watch=chosen.watch)
+        return 0
+    if chosen.command == "warm":
+        from flambeau import warm as ahead
+
+        for name in chosen.only or ():
+            if name not in ahead.names():
+                top.error(f"warm: argument --only: {name!r} is none of {', '.join(ahead.names())}")
+        return ahead.run(chosen.only, chosen.jobs)
+    from flambeau.demo import learn, train
+
+    return train.run(chosen.device, chosen.epochs or learn.EPOCHS, chosen.seed, page=not chosen.no_page)
 
 
 if __name__ == "__main__":

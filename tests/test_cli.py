@@ -132,3 +132,13 @@ def test_what_the_machine_shows_of_a_gpu(tmp_path: Path) -> None:
     assert "kernel driver 580.65.06" in inventory.hardware(str(tmp_path))
     (tmp_path / "dev" / "nvidia0").unlink()
     assert inventory.hardware(str(tmp_path)).startswith("no /dev/nvidia* files: was the container started with GPUs?")
+
+
+@pytest.mark.parametrize("arguments", [("smi", "--watch", "0.1"), ("smi",), ("info",), ("info", "--json"), ("completion", "bash")])
+def test_a_reader_that_goes_is_no_error(arguments: tuple[str, ...]) -> None:
+    """As with `| head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    made = subprocess.run([sys.executable, "-m", "flambeau", *arguments], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=100)
+    os.close(writing)
+    assert made.stderr == "" and made.returncode == 141

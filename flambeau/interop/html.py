@@ -6,6 +6,7 @@ import html
 from typing import Any
 
 from .._core.autograd import tape
+from .._core.ops.memory_format import strided
 from .._core.tensor import Tensor
 
 _ROWS, _EDGE = 12, 5  # at most so many rows or columns; of longer axes so many from either end
@@ -23,19 +24,19 @@ def _cell(value: Any) -> str:
 
 
 def repr_html(self: Tensor) -> str:
-    """A heading (shape, type, device, grad) and, for up to two axes, a table of the values, shortened; more axes as text."""
+    """A heading (shape, type, device, grad) and, for up to two axes, a table of the values, shortened; more axes as text, and what has no rows of values."""
     import numpy as np
     m = self.meta
     facts = [f"shape ({', '.join(map(str, m.shape))})", m.dtype.name, str(m.device)]
     if self.node is not None:
         facts.append("a leaf that requires grad" if self.node[tape.SEQ] == 0 else "with a history")
     head = f"<div class=\"flambeau-tensor\"><b>tensor</b> <span style=\"opacity:.65\">{html.escape(', '.join(facts))}</span>"
-    if not m.numel or len(m.shape) > 2:
+    if not m.numel or len(m.shape) > 2 or m.device.type == "meta" or self.layout is not strided:
         body = "" if not m.numel else f"<pre>{html.escape(repr(self))}</pre>"
         return f"{head}{body}</div>"
     from .._core.ops.reading import values
     rows, columns = (1, *m.shape)[-2:] if m.shape else (1, 1)
-    grid = self.detach().reshape(rows, columns)
+    grid = self.detach().resolve_conj().resolve_neg().reshape(rows, columns)
     lines = []
     for i in _shown(rows):
         if i is None:
@@ -53,10 +54,11 @@ def module(root: Any) -> str:
     rows, total, seen = [], 0, set()
     for name, part in root.named_modules():
         own = [(n, p) for n, p in part._parameters.items() if p is not None]
-        new = sum(p.numel() for _, p in own if id(p) not in seen)
-        seen |= {id(p) for _, p in own}
+        known = [p for _, p in own if not hasattr(p, "materialize")]  # those of a lazy module get their shapes when it is called
+        new = sum(p.numel() for p in known if id(p) not in seen)
+        seen |= {id(p) for p in known}
         total += new
-        shapes = ", ".join(f"{n} {tuple(p.shape)}" for n, p in own)
+        shapes = ", ".join(f"{n} {'of no shape yet' if hasattr(p, 'materialize') else tuple(p.shape)}" for n, p in own)
         where = ", ".join(sorted({str(p.device) for _, p in own}))
         cells = ("&nbsp;" * 3 * name.count(".") + html.escape(name or "(all)"), *map(html.escape, (type(part).__name__, part.extra_repr(), shapes)),
                  f"{new:,}" if own else "", html.escape(where))

@@ -135,6 +135,9 @@ class UninitializedTensorMixin:
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"<{type(self).__name__}>"
 
+    def _repr_html_(self) -> str:
+        return f"&lt;{type(self).__name__}&gt;"
+
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet: the first call of its lazy module gives it one by `materialize`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from html.parser import HTMLParser
 
@@ -59,6 +60,20 @@ def test_other_kinds():
     assert shown(fb.tensor([float("nan"), float("inf")]))[1] == ["nan", "inf"]
     assert shown(fb.tensor([1.5], dtype=fb.bfloat16))[1] == ["1.5"]
     assert "with a history" in shown(fb.ones(2, requires_grad=True) * 2)[0]
+
+
+def test_what_has_no_rows_of_values_is_told_as_text():
+    for t in (fb.eye(3).to_sparse(), fb.eye(3).to_sparse_csr(), fb.empty(3, 3, device="meta"), fb.eye(4).to_sparse_bsr((2, 2))):
+        text, cells = shown(t)
+        assert f"<pre>{html.escape(repr(t))}</pre>" in text and cells == []
+    assert shown(fb.conj(fb.tensor([1 + 2j])))[1] == ["1-2j"]
+    assert shown(fb.conj(fb.tensor([1 + 2j])).imag)[1] == ["-2"]
+    assert fb.nn.parameter.UninitializedParameter()._repr_html_() == "&lt;UninitializedParameter&gt;"
+
+
+def test_a_lazy_module_before_its_first_call():
+    text = fb.nn.Sequential(fb.nn.LazyLinear(3), fb.nn.Linear(2, 2))._repr_html_()
+    assert "weight of no shape yet, bias of no shape yet" in text and "6 numbers in parameters" in text
 
 
 def test_a_gpu(sim_gpus):
