@@ -40,6 +40,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "FLAMBEAU_TORCHVISION": ("Flambeau's own", "`installed`: `flambeau run` takes the torchvision that is installed."),
     "FLAMBEAU_DISTRIBUTED_CHECK": ("1", "0: ranks do not check that all of them call the same collective."),
     "FLAMBEAU_AGENT": ("", "Set by `flambeau run --nproc` for the processes that it starts."),
+    "FLAMBEAU_PARENT": ("", "Set by `flambeau run` under an MPI launcher for the process that it starts."),
     "FLAMBEAU_OUTCOMES": ("", "Set by `pytest --flambeau` for the run beside PyTorch: the file for the outcomes."),
     "CUDA_VISIBLE_DEVICES": ("all", "Which GPUs a program sees, real or simulated, by number or UUID."),
     "CUDA_LAUNCH_BLOCKING": ("0", "1: the host waits for each launch on a GPU, so an error comes at its own line."),

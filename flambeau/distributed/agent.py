@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .._core import forks
+from .._core.drivers.collectives.parent import ending
 from .peers import DIED
 from .stores import DistError, TCPStore
 
@@ -187,11 +188,6 @@ class _Obituary:
             self.store.append(self.key, "".join(lines))
 
 
-def ending(status: int) -> str:
-    """How a process ended, by its status as `subprocess` gives it."""
-    return f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-
-
 def _watch(ranks: Ranks, stop: _Stop, obituary: _Obituary | None) -> int:
     """Until all have ended; when one fails or the agent is told to stop, the others are ended too."""
     first: int | None = None
@@ -257,4 +253,4 @@ def die_with_agent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-__all__ = ["Ranks", "die_with_agent", "free_port", "run"]
+__all__ = ["Ranks", "die_with_agent", "ending", "free_port", "run"]

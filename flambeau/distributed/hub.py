@@ -1,9 +1,10 @@
 """The hub of a job: a process of its own that wires the ranks up and sees who is there.
 
-It needs Python's standard library alone and is run as a file, so that it is up in some 30 ms.  It serves two kinds of connections:
+It needs Python's standard library alone and is run as a file, so that it is up in some 30 ms.  It serves three kinds of connections:
 
 ``pmi``    MPICH's process management interface, version 1 (the line protocol of MPICH's "PMI v1 wire protocol" page), so that MPI starts from
            RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT with no mpiexec.  It cannot be a thread of a rank: MPI_Init holds the GIL.
+``parent`` what the parent of a rank saw of its end (`_core/drivers/collectives/parent.py`); the connection is closed when all ranks have ended.
 ``watch``  a side channel of JSON lines from each rank.  A channel that ends without a goodbye is a rank that died: the others are told at once.
            A rank that waits for long asks for the state of all; the hub asks round and answers with one text.
 
@@ -47,6 +48,7 @@ class Hub:
         self.about: dict[int, dict[str, Any]] = {}
         self.ended: set[int] = set()
         self.dead: set[int] = set()
+        self.endings: dict[int, str] = {}
         self.answers: dict[int, dict[int, dict[str, Any]]] = {}
         self.asked = 0
         self.open = 0
@@ -84,6 +86,8 @@ class Hub:
                 self._pmi(made, lines, first["rank"], str(first.get("host")))
             elif first.get("kind") == "watch":
                 self._watch(made, lines, first)
+            elif first.get("kind") == "parent":
+                self._parent(first["rank"], str(first.get("how", "")))
         except OSError:
             pass
         finally:
@@ -170,10 +174,22 @@ class Hub:
         with self.lock:
             if rank not in self.dead:
                 self.dead.add(rank)
-                self.about[rank]["how"] = how
-                for r, each in self.watched.items():
-                    if r != rank:
-                        _send(each, {"gone": rank, "how": how})
+                self.about[rank]["how"] = how + self.endings.get(rank, "")
+                self._tell_of(rank)
+
+    def _tell_of(self, rank: int) -> None:
+        for r, each in self.watched.items():
+            if r != rank:
+                _send(each, {"gone": rank, "how": self.about[rank]["how"]})
+
+    def _parent(self, rank: int, how: str) -> None:
+        with self.lock:
+            self.endings[rank] = f", {how}"
+            if rank in self.dead:
+                self.about[rank]["how"] += self.endings[rank]
+                self._tell_of(rank)
+        while self.watched:
+            time.sleep(0.02)
 
     def _ended(self, rank: int) -> None:
         with self.lock:

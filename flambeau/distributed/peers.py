@@ -115,7 +115,8 @@ class Peers:
                 if "ask" in said:
                     self._say(self._state(said["ask"]))
                 elif "gone" in said:
-                    self.gone[said["gone"]] = time.monotonic(), said["how"]
+                    first = self.gone.get(said["gone"])  # told of again where its parent has seen more
+                    self.gone[said["gone"]] = first[0] if first else time.monotonic(), said["how"]
                 elif "ended" in said and "states" not in said:
                     self.ended[said["ended"]] = time.monotonic()
                 elif "all" in said:

@@ -21,16 +21,13 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from .._core.drivers.collectives import mpi
+from .._core.drivers.collectives import mpi, parent
 from . import hub
 from .peers import PATIENCE, WELL, DistBackendError, Doing, Peers, Watch, died, user_line
 from .stores import DistNetworkError, PrefixStore, Store, TCPStore, seconds
 
 if TYPE_CHECKING:
     from .._core.drivers.collectives.interface import Communicator, Request
-
-# what launchers of MPI set for each rank: Hydra's and Slurm's PMI, Open MPI and PMIx
-_LAUNCHED = ("PMI_RANK", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 _FINALIZE = 5.0  # seconds that MPI has for its end
@@ -78,11 +75,6 @@ class Job:
 _job: Job | None = None
 
 
-def launched_by_mpi() -> bool:
-    """Whether an MPI launcher started this process and it is not told otherwise by RANK."""
-    return "RANK" not in os.environ and any(name in os.environ for name in _LAUNCHED)
-
-
 def connect(store: Store | None, rank: int, size: int, timeout: Any, host: str) -> Job:
     """Connects this process with the others, or gives the connection there is.
 
@@ -107,6 +99,7 @@ def connect(store: Store | None, rank: int, size: int, timeout: Any, host: str) 
         made = _hub(host, comm.size) if comm.rank == 0 else ("", 0, "")
         text = _told(comm, repr(made).encode())
         where, port, secret = _parts(text)
+        parent.found(where, port, secret, comm.rank)
         _job = Job(comm, Peers((where, port), secret, comm.rank, comm.size))
         return _job
     limit, line, agents = seconds(timeout), user_line(sys._getframe(1)), _agents_store()

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
+from .._core.drivers.collectives import parent
 from .._core.drivers.collectives.alone import DONE, Alone
 from .._core.runtime.device import device as Device
 from .groups import DEFAULT_TIMEOUT, ProcessGroup, split
@@ -119,7 +120,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         raise ValueError(f"init_process_group device_id must have an index, got {device_id}")
     job: wireup.Job | None = None
     host = "127.0.0.1"
-    if store is None and init_method is None and rank == -1 and world_size == -1 and wireup.launched_by_mpi():
+    if store is None and init_method is None and rank == -1 and world_size == -1 and parent.launched_by_mpi():
         job = wireup.connect(None, -1, -1, limit, "")
         rank, world_size = job.comm.rank, job.comm.size
     elif store is None:

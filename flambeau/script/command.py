@@ -10,6 +10,7 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+from .._core.drivers.collectives import parent
 from . import importer
 from .missing import explain
 from .tracebacks import TEXTS
@@ -154,6 +155,7 @@ def run(program: Program, arguments: list[str], *, report: str | None = None, le
     if "FLAMBEAU_AGENT" in os.environ:
         from ..distributed.agent import die_with_agent
         die_with_agent()
+    parent.begin()
     own = report
     if "FLAMBEAU_AGENT" in os.environ and report is not None:
         from ..trace import ranks

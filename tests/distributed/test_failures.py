@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
+import textwrap
 import time
 
 import pytest
@@ -123,6 +126,25 @@ def test_ranks_that_no_group_needs_may_end(tmp_path) -> None:
         print("through")
         """, 3)
     assert out.count("through") == 2
+
+
+@pytest.mark.parametrize(("how", "told"), [("os.kill(os.getpid(), signal.SIGKILL)", "it died (process "), ("raise ValueError('no such data')", "it raised")])
+def test_a_rank_that_is_gone_under_mpiexec(tmp_path, how: str, told: str) -> None:
+    """Hydra ends all by SIGKILL at once: the parents of the ranks leave them the time to tell."""
+    mpiexec = shutil.which("mpiexec", path=sysconfig.get_path("scripts"))
+    if mpiexec is None:
+        pytest.skip("no mpiexec beside this Python")
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(DIES.format(how=how)).replace("time.sleep(0.2)", "raise"))
+    done = subprocess.run([mpiexec, "-n", "3", sys.executable, "-m", "flambeau", "run", str(script)], env=environment(), capture_output=True, text=True,
+                          timeout=120, stdin=subprocess.DEVNULL)
+    lines = [line for line in done.stdout.splitlines() if "ERROR" in line]
+    assert done.returncode and len(lines) == 2, done.stdout + done.stderr
+    for line in lines:
+        assert f"rank 1 is gone: {told}" in line and "before that it had done all_reduce(torch.float32, 8 elements, SUM) (number 1)" in line
+        assert "SIGKILL" not in how or "by signal SIGKILL" in line
+        assert float(line.split()[1]) < 10  # one second on a quiet machine
+    assert done.stderr.count("DistBackendError: rank 1 is gone") == 2
 
 
 def test_a_store_that_never_comes(tmp_path) -> None:
