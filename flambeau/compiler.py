@@ -12,14 +12,17 @@ def compile(*args: Any, **options: Any) -> Any:  # noqa: A001 (PyTorch's name)
 
 
 def is_compiling() -> bool:
+    """False: a compiled function is carried out once as it is, and replayed."""
     return False
 
 
 def is_dynamo_compiling() -> bool:
+    """False, as `is_compiling` is."""
     return False
 
 
 def is_exporting() -> bool:
+    """False: programs are not exported."""
     return False
 
 

@@ -94,10 +94,12 @@ def script_method(fn: Any) -> Any:
 
 
 def is_scripting() -> bool:
+    """False: there is no TorchScript."""
     return False
 
 
 def is_tracing() -> bool:
+    """False: `jit.trace` gives the function as it is."""
     return False
 
 

@@ -38,6 +38,18 @@ PAGES = (
     ("flex-attention", "nn.attention.flex_attention", "Attention by functions."), ("library", "library", "Operations of one's own."),
     ("overrides", "overrides", "Classes that answer for operations."), ("array-api", "interop.array_api", "The array API standard."),
     ("dlpack", "interop.dlpack", "Sharing memory by DLPack."), ("testing", "testing", "Comparing tensors."),
+    ("rnn", "nn.utils.rnn", "Sequences of several lengths."), ("parametrizations", "nn.utils.parametrizations", "Weights that follow from others."),
+    ("parametrize", "nn.utils.parametrize", "Parametrizations of one's own."), ("stateless", "nn.utils.stateless", "Modules with other parameters."),
+    ("swa-utils", "optim.swa_utils", "Averages of weights."), ("autograd-functional", "autograd.functional", "Jacobians and Hessians."),
+    ("profiler", "profiler", "What a stretch of program called, and how long it took."), ("fx", "fx", "Programs as graphs."),
+    ("compiler", "compiler", "Settings of `compile`."), ("jit", "jit", "Names of TorchScript."), ("hub", "hub", "Models of a folder."),
+    ("masked", "masked", "Reductions under a mask."), ("windows", "signal.windows", "Windows of signals."), ("random", "random", "Random numbers."),
+    ("serialization", "serialization", "How files are read and written."), ("backends-cuda", "backends.cuda", "Settings of GPUs."),
+    ("cuda-memory", "cuda.memory", "Memory of GPUs."), ("nvtx", "cuda.nvtx", "Ranges for NVIDIA's profilers."), ("cpu", "cpu", "The CPU as a device."),
+    ("dtensor", "distributed.tensor", "Tensors in parts."), ("fsdp", "distributed.fsdp", "Parameters in parts."),
+    ("distributed-checkpoint", "distributed.checkpoint", "Files of many processes."), ("pipelining", "distributed.pipelining", "Layers on several processes."),
+    ("benchmark", "utils.benchmark", "Timing programs."), ("tensorboard", "utils.tensorboard", "Curves for TensorBoard."),
+    ("flop-counter", "utils.flop_counter", "Counting operations on numbers."),
 )
 
 

@@ -130,18 +130,22 @@ def is_built() -> bool:
 
 
 def flash_sdp_enabled() -> bool:
+    """What `enable_flash_sdp` set."""
     return _allowed("flash")
 
 
 def mem_efficient_sdp_enabled() -> bool:
+    """What `enable_mem_efficient_sdp` set."""
     return _allowed("efficient")
 
 
 def math_sdp_enabled() -> bool:
+    """What `enable_math_sdp` set."""
     return _allowed("math")
 
 
 def cudnn_sdp_enabled() -> bool:
+    """What `enable_cudnn_sdp` set."""
     return _allowed("cudnn")
 
 

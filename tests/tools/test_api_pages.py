@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -20,6 +21,28 @@ def test_every_public_name_has_a_docstring(title, space, about):
     text, count, bare = api_pages.page(title, space, about)
     assert bare == [] and count > 0
     assert text.startswith("# torch") and text.count("\n## ") == count
+
+
+def test_each_name_of_pytorchs_that_is_here_is_on_its_page():
+    """By docs/names.md, where there is a page of its namespace; what Python's own modules have is Python's to tell of."""
+    here: dict[str, set[str]] = {space: set() for _, space, _ in api_pages.PAGES}
+    for found in re.finditer(r"^\| `torch\.([\w.]+)` \| here \|", (ROOT / "docs" / "names.md").read_text("utf-8"), re.MULTILINE):
+        space, _, name = found[1].rpartition(".")
+        here.setdefault(space, set()).add(name)
+    missing, looked = [], 0
+    for _, space, _ in api_pages.PAGES:
+        owner = api_pages.resolve(space)
+        told = {name for name, _ in api_pages.members(owner, space)}
+        for name in sorted(here[space] - set(getattr(owner, "_ELSEWHERE", ()))):  # without what PyTorch's module has from its others
+            value = inspect.getattr_static(owner, name, None) if isinstance(owner, type) else getattr(owner, name, None)
+            if inspect.isfunction(value) and str(value.__module__).startswith("flambeau"):
+                looked += 1
+                if name not in told:
+                    missing.append(f"{space}.{name}")
+    assert looked > 1300 and missing == []
+    functions: dict[str, object] = {}
+    exec("from flambeau.nn.functional import *", functions)  # as many programs say
+    assert {"relu", "cross_entropy", "scaled_dot_product_attention", "tanh", "conv2d"} <= set(functions)
 
 
 def test_signatures_are_told():
