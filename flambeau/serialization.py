@@ -28,7 +28,8 @@ MAP_LOCATION = Any
 __all__ = ["DEFAULT_PROTOCOL", "MAP_LOCATION", "UnsafeFileError", "add_safe_globals", "clear_safe_globals", "default_restore_location",
            "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "location_tag", "register_package", "safe_globals", "save", "skip_data",
            "LoadEndianness", "SourceChangeWarning", "StorageType", "check_module_version_greater_or_equal", "get_crc32_options",
-           "get_default_load_endianness", "get_default_mmap_options", "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options"]
+           "get_default_load_endianness", "get_default_mmap_options", "normalize_storage_type", "set_crc32_options", "set_default_load_endianness",
+           "set_default_mmap_options"]
 
 
 class SourceChangeWarning(Warning):

@@ -48,7 +48,7 @@ def test_each_name_of_pytorchs_that_is_here_is_on_its_page():
 def test_signatures_are_told():
     names = dict(api_pages.members(api_pages.resolve(""), ""))
     assert api_pages.signature("add", names["add"]).startswith("add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None)")
-    assert api_pages.signature("zeros", names["zeros"]).startswith("zeros(*size, out=None, dtype=None")
+    assert api_pages.signature("zeros", names["zeros"]).startswith("zeros(*size, dtype=None, layout=None, device=None")
     opaque = [n for n, v in names.items() if callable(v) and not isinstance(v, type) and api_pages.signature(n, v) in (f"{n}(*args, **kwargs)", f"{n}(...)")]
     assert opaque == []
 
