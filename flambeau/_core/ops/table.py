@@ -483,6 +483,17 @@ def namespace(space: str) -> dict[str, Any]:
 
 def find(space: str, name: str) -> Function | None:
     """One function of `namespace(space)`, or None; the others are not made for it."""
+    count, found = _found.get((space, name), (0, None))
+    if count != len(TABLE):
+        count = len(TABLE)
+        _found[space, name] = count, (found := _search(space, name))
+    return found
+
+
+_found: dict[tuple[str, str], tuple[int, Function | None]] = {}  # what was found in a table of so many rows
+
+
+def _search(space: str, name: str) -> Function | None:
     found: Function | None = None
     stem, qualified = name.removesuffix("_"), f"{space}.{name}"
     for row in TABLE.values():

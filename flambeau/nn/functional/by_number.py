@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core import dtypes, ops
+from ..._core.engine.operation import Operation
 from ..._core.ops.table import namespace
 from .. import functional as F
 from .bags import first_greatest
@@ -111,9 +112,10 @@ def affine_grid_generator(theta: Any, size: Any, align_corners: bool) -> Any:
     if theta.dim() != 3 or tuple(theta.shape) != (size[0], axes, axes + 1):
         raise RuntimeError(f"affine_grid_generator(): Expected a batch of {axes}D affine matrices of size {[size[0], axes, axes + 1]} for size {list(size)}, "
                            f"but got {list(theta.shape)}")
-    return placed_by(theta, spatial, bool(align_corners))
+    return _placed(theta, spatial, bool(align_corners))
 
 
+_placed = Operation("affine_grid_generator", placed_by).function  # learned, as `nn.functional.affine_grid` is
 _HOW = ("sum", "mean", "max")
 
 
