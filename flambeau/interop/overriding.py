@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .._core import hooks
+from .._core.engine.operation import silent
 from .._core.runtime import caches
 from .._core.runtime.asking import of_program
 from .._core.tensor import Guise, Meta, Tensor, _new
@@ -33,6 +34,7 @@ class Foreign(Guise):
     __slots__ = ()
 
 
+silent[Foreign] = lambda: not enabled.get()
 _foreign: dict[Meta, Foreign] = caches.cache(globals(), "_foreign")
 
 

@@ -75,6 +75,8 @@ TRIPS: tuple[type[Exception], ...] = (AttributeError, IndexError, TypeError, Mem
 answers: list[Answer] = []
 # by the class of metas: who answers for operands of a layout of their own, where nobody else might; gives NotImplemented where it has no answer
 layouts: dict[type, Callable[..., Any]] = {}
+# by the class of metas: whether nobody answers for tensors that have them at this moment
+silent: dict[type, Callable[[], bool]] = {}
 # gives the arguments and keywords of a call in a deprecated order
 old_orders: list[Callable[[str, tuple[Any, ...]], Any]] = []
 # puts the error of a wrong argument into words: raises it, or gives the answer of an argument's class
@@ -91,6 +93,20 @@ def known(x: Any) -> bool:
     if not hasattr(type(x), "__torch_function__"):
         return True
     return False
+
+
+def _silent(values: Any, lists: bool = True) -> bool:
+    """Whether it is known at a glance that nobody answers for arguments, which may be lists of such."""
+    for x in values:
+        if x.__class__ in _SINGLE:
+            continue
+        if isinstance(x, Tensor):
+            m = x.meta
+            if not m.plain and (m.__class__ not in silent or not silent[m.__class__]() or "_tangents" in x.__dict__):
+                return False
+        elif not lists or (x.__class__ is not tuple and x.__class__ is not list) or not _silent(x, False):
+            return False
+    return True
 
 
 def _only_layout(values: Values) -> type | None:
@@ -340,6 +356,8 @@ class Operation:
 
     def ask(self, values: Values) -> Any:
         """A call with an operand that is no plain tensor."""
+        if _silent(values):
+            return self.as_they_are(values)
         if any_lazy(values):
             return layouts[Lazy](self, values)
         for x in values:
