@@ -82,7 +82,9 @@ def unseen(operation: Operation) -> None:
 def through(operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call, past all interpreters that see the operation, the last pushed first."""
     direct = function
-    for interpreter in _stack:
+    if len(stack := _stack) == 1 and stack[0].sees(operation):
+        return stack[0].call(operation, function, args, kwargs)
+    for interpreter in stack:
         if interpreter.sees(operation):
             function = partial(_one, interpreter, operation, function)
     if function is direct:

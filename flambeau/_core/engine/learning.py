@@ -221,7 +221,7 @@ class Learner:
         if operation.planned:
             self.key, self.passed = operation._key, operation.places
         else:
-            self.key = fronts.key_of(signature)
+            self.key = fronts.key_of(signature, operation.now)
             self.passed = tuple([names.index(n) if n in names else len(names) for n in fronts.operand_kinds(signature)])
         self.device = names.index("device") if "device" in names else None
         self.hopeless = 0
@@ -316,10 +316,9 @@ class Learner:
             return made
         return carry_out
 
-    @staticmethod
-    def _may() -> bool:
+    def _may(self) -> bool:
         """Whether nothing is in the way of learning now."""
-        return on and not (caches.world or capture.active or tape.anomaly.on or capture.now.watched)
+        return on and not (caches.world or capture.active or tape.anomaly.on or self.operation.now.watched)
 
     def _here(self, values: Values) -> bool:
         """Whether a call's `device` is the CPU, if it has such an argument."""

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..autograd import tape
-from ..engine import fields
+from ..autograd.mode import _grad
+from ..engine import fields, inside
 from ..engine.interpreters import Interpreter, pop, push
 from ..engine.learned_gradients import around
 from ..tensor import Tensor
+from .casts import to_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ..dtypes import dtype
     from ..engine.operation import Operation
@@ -39,6 +41,12 @@ def _classes(text: str) -> dict[str, str]:
     return {"cpu": parts[0][0], "cuda": parts[0][0]} if len(parts[0]) == 1 else dict(parts)
 
 
+@functools.cache
+def _class_on(name: str, kind: str) -> str | None:
+    """The class that an operation has on devices of a type."""
+    return _classes(_FIELD[name]).get(kind)
+
+
 class _Regions(Interpreter):
     """Open regions: sees the operations that have a class."""
 
@@ -49,7 +57,7 @@ class _Regions(Interpreter):
         return operation.name in _FIELD
 
     def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return under(operation.name, function, args, kwargs)
+        return under(operation.name, inside.alone(operation, self, function), args, kwargs) if current.get() else function(*args, **kwargs)
 
 
 _regions = _Regions()
@@ -89,13 +97,18 @@ def under(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     if not state:
         return function(*args, **kwargs)
     tensors: list[Tensor] = []
-    _collect((args, tuple(kwargs.values())), tensors)
-    kind = next((t.meta.device.type for t in tensors if t.meta.device.type != "cpu"), "cpu" if tensors else "")
+    _collect(args, tensors)
+    if kwargs:
+        _collect(tuple(kwargs.values()), tensors)
+    kind = ""
+    for t in tensors:
+        if (kind := t.meta.device.type) != "cpu":
+            break
     lower = state.get(kind)
     target: dtype | None = None
     if lower is None:
         pass
-    elif (c := _classes(_FIELD[name]).get(kind)) == "lower":
+    elif (c := _class_on(name, kind)) == "lower":
         target = lower
     elif c == "full":
         target = dtypes.float32
@@ -111,18 +124,23 @@ def under(name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
     try:
         if target is None:
             return function(*args, **kwargs)
+        for t in tensors:
+            if t.meta.dtype is not target:
+                break
+        else:
+            return function(*args, **kwargs)
         found = target
         return function(*[_cast(a, found, kind) for a in args], **{k: v if k == "out" else _cast(v, found, kind) for k, v in kwargs.items()})
     finally:
         current.reset(token)
 
 
-def _collect(x: Any, found: list[Tensor]) -> None:
-    if isinstance(x, Tensor):
-        found.append(x)
-    elif isinstance(x, (tuple, list)):
-        for y in x:
-            _collect(y, found)
+def _collect(values: Sequence[Any], found: list[Tensor]) -> None:
+    for x in values:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, (tuple, list)):
+            _collect(x, found)
 
 
 def _cast(x: Any, target: dtype, kind: str) -> Any:
@@ -139,12 +157,10 @@ def _cast(x: Any, target: dtype, kind: str) -> Any:
 
 def _kept_cast(x: Tensor, target: dtype) -> Tensor:
     """The cast; that of a leaf that requires grad is done once a region, as weights are used many times."""
-    from .casts import to_dtype
-    casts = kept.get()
-    if casts is None or x.node is None or x.node[tape.SEQ] != 0 or target.itemsize >= x.meta.dtype.itemsize:
+    casts = None if x.node is None else kept.get()
+    if casts is None or x.node[tape.SEQ] != 0 or target.itemsize >= x.meta.dtype.itemsize:
         return to_dtype(x, target)
     found = casts.get(id(x))
-    from ..autograd.mode import _grad
     if found is not None and found[0] is x and found[1] == x.store.version and found[2].meta.dtype is target and (found[2].node is not None) == _grad.get():
         return found[2]
     made = to_dtype(x, target)

@@ -31,15 +31,15 @@ class Now:
     """watched: whether somebody looks at the calls that an operation is made of, or a switch is not where it usually is. It is in the key
     of learned plans, so that none is found meanwhile."""
 
-    __slots__ = ("watched", "_holders")
+    __slots__ = ("watched", "holders")
 
     def __init__(self) -> None:
-        self.watched, self._holders = False, 0
+        self.watched, self.holders = False, 0
 
     def hold(self, change: int) -> None:
         """One more who keeps learned plans from being found (1), or one less (-1)."""
-        self._holders += change
-        self.watched = self._holders > 0
+        self.holders += change
+        self.watched = self.holders > 0
 
 
 now = Now()
