@@ -14,6 +14,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import flambeau as fb
 import flambeau.autograd.forward_ad as ours
+from tests.parity.database import OWN, called, each, mine, outputs, resolve, translated
 
 MOST = 6  # samples of an operator
 # what PyTorch's samples cannot be asked of both, and why
@@ -27,14 +28,6 @@ LEFT_OUT = {
     "svd_lowrank": "random", "pca_lowrank": "random",
     "logcumsumexp": "nan in PyTorch's where one sum overflows",  # of complex numbers
 }
-# samples are called otherwise than the function is named
-OWN = {
-    "where": lambda x, condition, other: fb.where(condition, x, other), "einsum": lambda tensors, equation: fb.einsum(equation, tensors),
-    "nn.functional.embedding": lambda weight, idx, **kw: fb.nn.functional.embedding(idx, weight, **kw),
-    "linalg.lstsq": lambda *a, **kw: tuple(fb.linalg.lstsq(*a, **kw))[:2],
-    "T": lambda x: x.T, "H": lambda x: x.H, "mT": lambda x: x.mT, "mH": lambda x: x.mH,
-    "double": lambda x, **kw: x.double(**kw), "cdouble": lambda x, **kw: x.cdouble(**kw),
-}
 # matrices of a kind have tangents of that kind
 KINDS = {
     **dict.fromkeys(("linalg.cholesky", "linalg.cholesky_ex", "cholesky"), lambda v: v + v.conj().swapaxes(-1, -2)),
@@ -42,55 +35,6 @@ KINDS = {
 }
 CASES = [(op, variant) for op in op_db if op.supports_forward_ad and not {op.name, f"{op.name}-{op.variant_test_name}"} & LEFT_OUT.keys()
          for variant in ("float64", "complex128") if getattr(torch, variant) in op.supported_dtypes("cpu")]
-
-
-def resolve(name):
-    found = fb
-    for part in name.split("."):
-        found = getattr(found, part, None)
-        if found is None:
-            return getattr(fb.Tensor, name, None)
-    return found
-
-
-def each(x, change):
-    if isinstance(x, torch.Tensor):
-        return change(x)
-    if isinstance(x, (tuple, list)) and type(x) is not torch.Size:
-        return type(x)(each(y, change) for y in x)
-    if isinstance(x, dict):
-        return {k: each(v, change) for k, v in x.items()}
-    return x
-
-
-def translated(x, tensor):
-    """PyTorch's arguments as ours; tensor: makes ours of one of its tensors."""
-    if isinstance(x, torch.Tensor):
-        return tensor(x)
-    if isinstance(x, torch.Size):
-        return fb.Size(x)
-    if isinstance(x, (torch.dtype, torch.memory_format, torch.layout)):
-        return getattr(fb, str(x).rpartition(".")[2])
-    if isinstance(x, torch.device):
-        return fb.device(str(x))
-    if isinstance(x, (tuple, list)):
-        return type(x)(translated(y, tensor) for y in x)
-    if isinstance(x, dict):
-        return {k: translated(v, tensor) for k, v in x.items()}
-    return x
-
-
-def mine(t):
-    t = t.detach().resolve_conj().resolve_neg()
-    return fb.from_numpy(np.ascontiguousarray(t.numpy())) if t.ndim else fb.tensor(t.item(), dtype=getattr(fb, str(t.dtype).rpartition(".")[2]))
-
-
-def outputs(x):
-    if isinstance(x, (torch.Tensor, fb.Tensor)):
-        return [x]
-    if isinstance(x, (tuple, list)):
-        return list(itertools.chain.from_iterable(outputs(y) for y in x))
-    return []
 
 
 def compared(op, dtype, ours_of):
@@ -149,7 +93,7 @@ def compared(op, dtype, ours_of):
     return done
 
 
-@pytest.mark.parametrize(("op", "dtype"), CASES, ids=[f"{op.name}{'-' + op.variant_test_name if op.variant_test_name else ''}-{d}" for op, d in CASES])
+@pytest.mark.parametrize(("op", "dtype"), CASES, ids=[f"{called(op)}-{d}" for op, d in CASES])
 def test_tangents(op, dtype):
     function = OWN.get(op.name) or resolve(op.name)
     if function is None:

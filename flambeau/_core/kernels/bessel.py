@@ -56,7 +56,7 @@ def i0e(x: Expr) -> Expr:
 def i1e(x: Expr) -> Expr:
     """exp(-|x|) I1(x)."""
     a = abs(x)
-    return E.copysign(where(a <= 8.0, _growing(1, a) * E.exp(-a), _grown(1, a)), x)
+    return where(a <= 8.0, _growing(1, x) * E.exp(-a), E.copysign(_grown(1, a), x))
 
 
 @in_double
@@ -66,7 +66,7 @@ def i0(x: Expr) -> Expr:
 
 @in_double
 def i1(x: Expr) -> Expr:
-    return E.copysign(_i(1, abs(x)), x)
+    return where(abs(x) <= 8.0, _growing(1, x), E.copysign(_i(1, abs(x)), x))  # near 0 without |x|, which has no slope there
 
 
 def _i(order: int, a: Expr) -> Expr:

@@ -1,6 +1,8 @@
 """Derivatives of formulas, as formulas: reverse accumulation over the expression DAG.
 
 One rule a primitive: from the node, its operands and the gradient arriving at it, the gradients of its operands.
+A branch of `where` is differentiated as if it were chosen everywhere, and the choice is made between the derivatives (`Arrived`): a branch that is
+not chosen may have an infinite derivative, which a gradient of 0 would make NaN.  A value with a rule of its own (``ruled``, see `formulas`) goes by that.
 For complex values the gradient is the conjugate Wirtinger one, PyTorch's convention: a step along -grad descends.
 """
 
@@ -13,7 +15,7 @@ from . import expr as E
 from .expr import Expr, const, where
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Rule = Callable[[Expr, Sequence[Expr], Expr], tuple[Expr | None, ...]]
 
@@ -71,8 +73,8 @@ def _cast(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
 
 
 def _digamma(x: Expr) -> Expr:
-    from .special import digamma
-    return digamma(x)
+    from .special import polygamma
+    return polygamma(0, x)
 
 
 def _hypot(e: Expr, a: Sequence[Expr], g: Expr) -> tuple[Expr | None, ...]:
@@ -91,7 +93,6 @@ _RULES: dict[str, Rule] = {
     "pow": _pow,
     "maximum": _extreme,
     "minimum": _extreme,
-    "where": lambda e, a, g: (None, where(a[0], g, const(0, g.dtype)), where(a[0], const(0, g.dtype), g)),
     "cast": _cast,
     "rem": lambda e, a, g: (g, -g * E.floordiv(a[0], a[1])),
     "fmod": lambda e, a, g: (g, -g * E.truncdiv(a[0], a[1])),
@@ -142,6 +143,50 @@ def _past_exp(e: Expr, g: Expr) -> tuple[tuple[Expr, Expr], ...] | None:
     return (n, g / b), (power.args[0], -g * (e * (1.0 - 1.0 / b)))
 
 
+class Arrived:
+    """A gradient that has come to a value: `g` where all of `cases` hold, conditions with whether each is true or false, and 0 elsewhere."""
+
+    __slots__ = ("g", "cases")
+    g: Expr
+    cases: frozenset[tuple[Expr, bool]]
+
+    def __init__(self, g: Expr, cases: frozenset[tuple[Expr, bool]] = frozenset()) -> None:
+        self.g, self.cases = g, cases
+
+    def chosen(self, but: frozenset[tuple[Expr, bool]] = frozenset()) -> Expr:
+        """The gradient as an expression that holds everywhere, or where `but` holds."""
+        made = self.g
+        for c, holds in sorted(self.cases - but, key=lambda case: case[0].id, reverse=True):
+            zero = const(0, made.dtype)
+            made = where(c, made, zero) if holds else where(c, zero, made)
+        return made
+
+    def branch(self, condition: Expr, holds: bool) -> Arrived | None:
+        """What comes to a branch of a `where`; None: nothing, as the case holds nowhere."""
+        return None if (condition, not holds) in self.cases else Arrived(self.g, self.cases | {(condition, holds)})
+
+    def plus(self, o: Arrived) -> Arrived:
+        """Both gradients."""
+        both = self.cases & o.cases
+        mine, others = self.cases - both, o.cases - both
+        if not mine and not others:
+            return Arrived(self.g + o.g, both)
+        if len(mine) == len(others) == 1:
+            ((c, holds),), ((d, _),) = mine, others
+            if c is d:
+                return Arrived(where(c, self.g, o.g) if holds else where(c, o.g, self.g), both)
+        either = frozenset({(_all(mine) | _all(others), True)}) if mine and others else frozenset()
+        return Arrived(self.chosen(both) + o.chosen(both), both | either)
+
+
+def _all(cases: frozenset[tuple[Expr, bool]]) -> Expr:
+    """Whether all of them hold."""
+    first, *more = [c if holds else ~c for c, holds in sorted(cases, key=lambda case: case[0].id)]
+    for c in more:
+        first = first & c
+    return first
+
+
 def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Sequence[Expr]) -> list[Expr | None]:
     """For each wanted leaf, the sum over roots of upstream * d root / d leaf, or None where it is zero everywhere.
 
@@ -150,24 +195,47 @@ def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Se
     order = list(E.walk(tuple(roots)))
     needed: set[Expr] = set(wanted)
     for e in order:
-        if any(a in needed for a in e.args):
+        if any(a in needed for a in ways(e)):
             needed.add(e)
-    total: dict[Expr, Expr] = {}
+    total: dict[Expr, Arrived] = {}
     for root, g in zip(roots, upstream, strict=True):
         if g is not None and root.dtype.kind in "fc":
-            total[root] = g if root not in total else total[root] + g
+            total[root] = Arrived(g) if root not in total else total[root].plus(Arrived(g))
     for e in reversed(order):
-        g = total.get(e)
-        if g is None or not e.args or e not in needed or e.op in _ZERO_GRADIENT:
+        arrived = total.get(e)
+        if arrived is None or not e.args or e not in needed or e.op in _ZERO_GRADIENT:
             continue
-        rule = _RULES.get(e.op)
-        if rule is None:
-            raise NotImplementedError(f"the primitive {e.op!r} has no derivative")
-        passed = _past_exp(e, g) if e.op == "div" and all(e.args[1] is not w for w in wanted) else None
-        for a, ga in passed or zip(e.args, rule(e, e.args, g), strict=True):
-            if ga is None or a not in needed or a.dtype.kind not in "fc":
+        for a, came in _passed(e, arrived, wanted):
+            if came is None or a not in needed or a.dtype.kind not in "fc":
                 continue
-            if ga.dtype is not a.dtype:
-                ga = E.cast(E.real(ga) if ga.dtype.is_complex and not a.dtype.is_complex else ga, a.dtype)
-            total[a] = total[a] + ga if a in total else ga
-    return [total.get(w) for w in wanted]
+            if came.g.dtype is not a.dtype:
+                came = Arrived(E.cast(E.real(came.g) if came.g.dtype.is_complex and not a.dtype.is_complex else came.g, a.dtype), came.cases)
+            total[a] = total[a].plus(came) if a in total else came
+    return [total[w].chosen() if w in total else None for w in wanted]
+
+
+def _passed(e: Expr, arrived: Arrived, wanted: Sequence[Expr]) -> Iterator[tuple[Expr, Arrived | None]]:
+    """What of the gradient of `e` goes to which of its operands, or to operands of these."""
+    if e.op == "where":
+        condition, yes, no = e.args
+        yield from ((yes, arrived.branch(condition, True)), (no, arrived.branch(condition, False)))
+        return
+    passed = _past_exp(e, arrived.g) if e.op == "div" and all(e.args[1] is not w for w in wanted) else None
+    for a, g in passed or zip(ways(e), by_rule(e, arrived.g), strict=True):
+        yield a, None if g is None else Arrived(g, arrived.cases)
+
+
+def ways(e: Expr) -> tuple[Expr, ...]:
+    """The operands that a gradient goes to."""
+    return e.args[1:] if e.op == "ruled" else e.args
+
+
+def by_rule(e: Expr, g: Expr) -> Sequence[Expr | None]:
+    """What goes to each of them, by the rule of a primitive other than `where`, or by the value's own."""
+    if e.op == "ruled":
+        made = e.value(g, e, *ways(e))
+        return made if isinstance(made, tuple) else (made,)
+    found = _RULES.get(e.op)
+    if found is None:
+        raise NotImplementedError(f"the primitive {e.op!r} has no derivative")
+    return found(e, e.args, g)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from . import derive
 from . import expr as E
 from . import formulas as F
+from .derive import Arrived, ways
 from .expr import Expr, const, where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Sequence[Expr]) -> list[Expr | None]:
@@ -25,37 +26,45 @@ def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Se
     order = list(E.walk(tuple(roots)))
     needed: set[Expr] = set(wanted)
     for e in order:
-        if e.op != "fixed" and any(a in needed for a in _ways(e)):
+        if e.op != "fixed" and any(a in needed for a in ways(e)):
             needed.add(e)
-    total: dict[Expr, Expr] = {}
+    total: dict[Expr, Arrived] = {}
     for root, g in zip(roots, upstream, strict=True):
         if g is not None and root.dtype.kind in "fc":
-            _add(total, root, g, F.place(root))
+            _add(total, root, Arrived(g), F.place(root))
     for e in reversed(order):
-        g = total.get(e)
-        if g is None or e not in needed or not e.args or e.op in derive._ZERO_GRADIENT:
+        arrived = total.get(e)
+        if arrived is None or e not in needed or not e.args or e.op in derive._ZERO_GRADIENT:
             continue
         # an operand that does not vary where its user does is used once at each place, even where the gradient is the same at all
         over = F.place(e) if e.op not in ("fold", "ruled") else frozenset()
-        for a, ga in zip(_ways(e), _rule(e, g), strict=True):
-            if ga is not None and a in needed and a.dtype.kind in "fc":
-                _add(total, a, ga, over)
-    return [total.get(w) for w in wanted]
+        for a, came in _passed(e, arrived):
+            if came is not None and a in needed and a.dtype.kind in "fc":
+                _add(total, a, came, over)
+    return [total[w].chosen() if w in total else None for w in wanted]
 
 
-def _ways(e: Expr) -> tuple[Expr, ...]:
-    """The children a gradient goes to."""
-    return e.args[1:] if e.op == "ruled" else e.args
-
-
-def _add(total: dict[Expr, Expr], a: Expr, g: Expr, over: F.Place) -> None:
+def _add(total: dict[Expr, Arrived], a: Expr, came: Arrived, over: F.Place) -> None:
     """Adds a gradient that arrives at `a` at each place of `over`."""
-    lost = (F.place(g) | over) - F.place(a)
+    g, cases = came.g, came.cases
+    lost = F.place(g).union(over, *[F.place(c) for c, _ in cases]) - F.place(a)
     if lost:
-        g = F.fold("sum", g, "".join(sorted(lost)))
+        g, cases = F.fold("sum", came.chosen(), "".join(sorted(lost))), frozenset()
     if g.dtype is not a.dtype:
         g = E.cast(E.real(g) if g.dtype.is_complex and not a.dtype.is_complex else g, a.dtype)
-    total[a] = total[a] + g if a in total else g
+    came = Arrived(g, cases)
+    total[a] = total[a].plus(came) if a in total else came
+
+
+def _passed(e: Expr, arrived: Arrived) -> Iterator[tuple[Expr, Arrived | None]]:
+    if e.op == "where":
+        condition, yes, no = e.args
+        yield from ((yes, arrived.branch(condition, True)), (no, arrived.branch(condition, False)))
+        return
+    if e.op == "scan":  # which takes in what other places have
+        arrived = Arrived(arrived.chosen())
+    for a, g in zip(ways(e), _rule(e, arrived.g), strict=True):
+        yield a, None if g is None else Arrived(g, arrived.cases)
 
 
 def _rule(e: Expr, g: Expr) -> Sequence[Expr | None]:
@@ -66,13 +75,7 @@ def _rule(e: Expr, g: Expr) -> Sequence[Expr | None]:
         if how != "sum":
             raise NotImplementedError(f"a running {how} has no derivative")
         return (F.scan("sum", g, axis, not reverse),)
-    if e.op == "ruled":
-        made = e.value(g, e, *e.args[1:])
-        return made if isinstance(made, tuple) else (made,)
-    rule = derive._RULES.get(e.op)
-    if rule is None:
-        raise NotImplementedError(f"the primitive {e.op!r} has no derivative")
-    return rule(e, e.args, g)
+    return derive.by_rule(e, g)
 
 
 def _fold(e: Expr, g: Expr) -> Expr:

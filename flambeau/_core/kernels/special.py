@@ -11,6 +11,7 @@ from ..dtypes import float64
 from . import bessel_tables as T
 from . import expr as E
 from .expr import Expr, const, where
+from .formulas import ruled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,8 +78,25 @@ def softplus(x: Expr) -> Expr:
     return E.maximum(x, const(0, x.dtype)) + E.log1p(E.exp(-abs(x)))
 
 
+def _of_order(n: int) -> Callable[..., Expr]:
+    def slope(g: Expr, y: Expr, x: Expr) -> Expr:
+        return g * polygamma(n, x)
+    return slope
+
+
+_slope_of_order = functools.cache(_of_order)  # formulas are compared by their rules
+
+
+def polygamma(n: int, x: Expr) -> Expr:
+    """The derivative of digamma of order n, each order the derivative of the one before: formulas would lose what the steps of the recurrence cancel."""
+    if n > 1:
+        from .bessel import polygamma as formula
+        return ruled(formula(n, x), (x,), _slope_of_order(n + 1))
+    return ruled(_trigamma(x) if n else _digamma(x), (x,), _slope_of_order(n + 1))
+
+
 @in_double
-def digamma(x: Expr) -> Expr:
+def _digamma(x: Expr) -> Expr:
     """The logarithmic derivative of gamma: reflection below 0, recurrence up to 10, then the asymptotic series (Abramowitz and Stegun
     6.3.5-7, 6.3.18)."""
     steps = 10
@@ -103,7 +121,7 @@ def digamma(x: Expr) -> Expr:
 
 
 @in_double
-def trigamma(x: Expr) -> Expr:
+def _trigamma(x: Expr) -> Expr:
     """The derivative of digamma, in the same way (Abramowitz and Stegun 6.4.6, 6.4.7, 6.4.12)."""
     steps = 10
     low = x < 0.5

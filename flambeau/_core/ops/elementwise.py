@@ -21,6 +21,7 @@ from ..engine.plans import Compose, Plan, Saved, Written, roles, writing
 from ..kernels import derive
 from ..kernels import expr as E
 from ..kernels.expr import Expr
+from ..kernels.formulas import plain
 from ..kernels.programs import Map
 from ..runtime import caches, dispatch
 from ..tensor import Meta, Tensor, alias, meta
@@ -187,7 +188,7 @@ class Pointwise:
             outs = tuple(E.cast(e, rounded.get(e.dtype, e.dtype)) for e in outs)
         if store is not None:
             outs = tuple(E.convert(e, d) for e, d in zip(outs, store, strict=True))
-        return Map(outs, tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
+        return Map(plain(outs), tuple(inputs), tuple(scalars)), tuple(_CONVERT[d.kind] for d in scalars)
 
     def strides(self, operands: Sequence[Any]) -> tuple[int, ...]:
         """The strides of a result in new memory."""

@@ -79,7 +79,19 @@ def _greatest(x: E.Expr, how: str) -> Any:
     return (top,), (top,)
 
 
-_EXTREMES = {name: Rowwise(name, "rc -> r", _greatest, row_values) for name in ("amax", "amin", "max", "min")}
+def _greatest_number(x: E.Expr, how: str) -> Any:
+    top = F.ruled(F.fold(how, x, "c"), (x,), _shared)
+    return (top,), (top,)
+
+
+def _shared(g: E.Expr, y: E.Expr, x: E.Expr) -> tuple[E.Expr]:
+    """As of `fold`, but no element attains NaN: the gradient of such a row is 0 / 0, as PyTorch has it of `amax`."""
+    zero, one = E.const(0, g.dtype), E.const(1, g.dtype)
+    return (E.where(x == y, g, zero) / F.fold("sum", E.where(x == y, one, zero), "c"),)
+
+
+_EXTREMES = {name: Rowwise(name, "rc -> r", _greatest if name in ("max", "min") else _greatest_number, row_values)
+             for name in ("amax", "amin", "max", "min")}
 
 
 def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:

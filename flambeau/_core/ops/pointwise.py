@@ -47,7 +47,7 @@ for _name, _long in (("sin", ""), ("cos", ""), ("tan", ""), ("asin", "arcsin"), 
 _unary("deg2rad", lambda x: x * (math.pi / 180.0), accept=REAL)
 _unary("rad2deg", lambda x: x * (180.0 / math.pi), accept=REAL)
 _unary("sinc", lambda x: where(x == 0.0, E.const(1, x.dtype), E.sin(x * math.pi) / (x * math.pi)), "special.sinc",
-       grad=lambda g, x, y: where(x == 0.0, E.const(0, x.dtype), g * E.conj((E.cos(x * math.pi) - y) / x)))
+       grad=lambda g, x, y: g * E.conj(where(x == 0.0, x * (-math.pi ** 2 / 3.0), (E.cos(x * math.pi) - y) / x)))  # at 0 by its series, which has a slope
 
 # ------------------------------------------------------------------------------------------------- probability and special
 _unary("sigmoid", lambda x: special.sigmoid(x), "special.expit", grad=lambda g, x, y: g * E.conj(y * (1.0 - y)),
@@ -57,8 +57,7 @@ _unary("erfc", E.erfc, "special.erfc", accept=REAL)
 _unary("erfinv", bessel.erfinv, "special.erfinv", accept=REAL,
        grad=lambda g, x, y: g * (0.5 * math.sqrt(math.pi)) * E.exp(y * y), doc="The inverse of erf on (-1, 1).")
 _unary("lgamma", E.lgamma, "special.gammaln", accept=REAL, doc="log |gamma(input)|.")
-_unary("digamma", special.digamma, "special.digamma", "special.psi", accept=REAL,
-       grad=lambda g, x, y: g * special.trigamma(x), doc="The derivative of lgamma.")
+_unary("digamma", lambda x: special.polygamma(0, x), "special.digamma", "special.psi", accept=REAL, doc="The derivative of lgamma.")
 
 
 def _logit(x: Expr, eps: Any) -> Expr:
@@ -69,7 +68,7 @@ def _logit(x: Expr, eps: Any) -> Expr:
 
 
 def _logit_grad(g: Expr, x: Expr, y: Expr, eps: Any) -> Expr:
-    slope = g / (x * (1.0 - x))
+    slope = g / (abs(x) * (1.0 - x))  # -0 as 0
     if eps is None:
         return where((x < 0.0) | (x > 1.0), E.const(math.nan, x.dtype), slope)
     return where((x < eps) | (x > 1.0 - eps), E.const(0, x.dtype), slope)

@@ -350,7 +350,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None) -
 
 @tape.keeps_nothing
 def _no_slope(node: Any, g: Tensor) -> Any:
-    return (g * 0.0,)
+    return (g.new_zeros(g.meta.shape),)
 
 
 # --------------------------------------------------------------------------------------------------------------- dropout

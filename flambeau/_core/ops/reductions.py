@@ -236,7 +236,7 @@ def _prod_back(node: Any, g: Tensor) -> Any:
     flat = x.permute(order).reshape(*[x.meta.shape[i] for i in order[:kept]], n)
     if n == 0:
         return (to_dtype(x * 0, own),)
-    one = flat.narrow(-1, 0, 1) * 0 + 1
+    one = flat.new_ones((*flat.meta.shape[:-1], 1))
     left = _joined([one, flat.narrow(-1, 0, n - 1)]).cumprod(-1)
     right = _joined([flat.narrow(-1, 1, n - 1), one]).flip(-1).cumprod(-1).flip(-1)
     others = (left * right).conj_physical()

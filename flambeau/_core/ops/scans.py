@@ -130,16 +130,16 @@ def _complex_product(x: Tensor, axis: int) -> Tensor:
 def _cumprod_back(node: Any, g: Tensor) -> Any:
     held, outputs, axis = node[tape.SAVED]
     (x,), (own,) = tape.kept(node, held), tape.kept_outputs(node, outputs)
-    if not x.meta.shape or not x.meta.numel:
+    n = x.meta.shape[axis] if x.meta.shape else 1
+    if n == 1 or not x.meta.numel:
         return (g,)
     if not bool((x == 0).any()):
         return (_running(g * own, axis, True) / x,)
     # with zeros: the products that leave element k out, one k at a time
     from .concat import cat, stack
     parts = []
-    n = x.meta.shape[axis]
+    one = x.new_ones([s for i, s in enumerate(x.meta.shape) if i != axis])
     for k in range(n):
-        one = x.select(axis, 0) * 0 + 1
         before = x.narrow(axis, 0, k).prod(axis) if k else one
         after = cat([one.unsqueeze(axis), x.narrow(axis, k + 1, n - k - 1).cumprod(axis)], axis) if k + 1 < n else one.unsqueeze(axis)
         parts.append((g.narrow(axis, k, n - k) * after).sum(axis) * before)
@@ -168,7 +168,7 @@ def _extreme_back(node: Any, g: Tensor) -> Any:
     (at,) = tape.kept(node, held)
     if not g.meta.shape:
         return (g,)
-    return ((g * 0).scatter_add(axis, at, g),)
+    return (g.new_zeros(g.meta.shape).scatter_add(axis, at, g),)
 
 
 cummax, cummin = _extreme("cummax"), _extreme("cummin")
@@ -206,13 +206,15 @@ def _lcse_back(node: Any, g: Tensor) -> Any:
     """sum over j >= i of g_j exp(x_i - out_j), each sign of g in the log domain so that nothing overflows."""
     held, outputs, axis = node[tape.SAVED]
     (x,), (own,) = tape.kept(node, held), tape.kept_outputs(node, outputs)
+    if not x.meta.shape:
+        return (g,)
     if tape.recording(g, x):  # logarithms of the signs would have no second derivative at 0
-        top = x.detach().amax(axis, True) if x.meta.shape else x.detach()
-        return (_running(g * (top - own).exp(), axis, True) * (x - top).exp(),) if x.meta.shape else (g,)
+        top = x.detach().amax(axis, True)
+        return (_running(g * (top - own).exp(), axis, True) * (x - top).exp(),)
 
     def part(h: Tensor) -> Tensor:
-        logs = logcumsumexp((h.log() - own).flip(axis) if h.meta.shape else h.log() - own, axis)
-        return ((logs.flip(axis) if h.meta.shape else logs) + x).exp()  # type: ignore[no-any-return]
+        made: Tensor = (logcumsumexp((h.log() - own).flip(axis), axis).flip(axis) + x).exp()
+        return made
     zero = g * 0.0
     return (part(g.clamp(min=0.0) + zero) - part((-g).clamp(min=0.0) + zero),)
 

@@ -34,9 +34,9 @@ def _row(name: str, formula: str, *aliases: str, grad: Any = None, top: bool = F
 
 _row("i0", "i0", "special.i0", top=True, grad=lambda g, x, y: g * _b().i1(x), doc="The modified Bessel function of the first kind, order 0.")
 _row("i0e", "i0e", grad=lambda g, x, y: g * (_b().i1e(x) - _sign(x) * y), doc="exp(-|x|) i0(x).")
-_row("i1", "i1", grad=lambda g, x, y: g * where(x == 0.0, 0.5 + 0.0 * x, _b().i0(x) - y / x),
+_row("i1", "i1", grad=lambda g, x, y: g * where(x == 0.0, E.const(0.5, x.dtype), _b().i0(x) - y / x),
      doc="The modified Bessel function of the first kind, order 1.")
-_row("i1e", "i1e", grad=lambda g, x, y: g * where(x == 0.0, 0.5 + 0.0 * x, _b().i0e(x) - y * (_sign(x) + 1.0 / x)), doc="exp(-|x|) i1(x).")
+_row("i1e", "i1e", grad=lambda g, x, y: g * where(x == 0.0, E.const(0.5, x.dtype), _b().i0e(x) - y * (_sign(x) + 1.0 / x)), doc="exp(-|x|) i1(x).")
 for _name, _formula, _text in (
         ("bessel_j0", "j0", "The Bessel function of the first kind, order 0."), ("bessel_j1", "j1", "The same of order 1."),
         ("bessel_y0", "y0", "The Bessel function of the second kind, order 0."), ("bessel_y1", "y1", "The same of order 1."),
@@ -54,11 +54,11 @@ _row("erfcx", "erfcx", grad=lambda g, x, y: g * (2.0 * x * y - 2.0 / math.sqrt(m
 
 
 def _sign(x: Expr) -> Expr:
-    return where(x > 0.0, 1.0 + 0.0 * x, where(x < 0.0, -1.0 + 0.0 * x, 0.0 * x))
+    return where(x > 0.0, E.const(1, x.dtype), where(x < 0.0, E.const(-1, x.dtype), 0.0 * x))  # NaN as it is
 
 
 def _entr(x: Expr) -> Expr:
-    inside = where(x > 0.0, -x * E.log(x), where(x == 0.0, 0.0 * x, E.const(-math.inf, x.dtype)))
+    inside = where(x > 0.0, -x * E.log(x), where(x == 0.0, E.const(0, x.dtype), E.const(-math.inf, x.dtype)))
     return where(E.isnan(x), x, inside)
 
 
@@ -72,16 +72,11 @@ pointwise("zeta", "input other", lambda s, q: _b().zeta(s, q), promote="float", 
 # ------------------------------------------------------------------------------------------------------------------ gamma
 def _polygamma(x: Expr, n: int) -> Expr:
     from ..kernels import special
-    if n == 0:
-        return special.digamma(x)
-    if n == 1:
-        return special.trigamma(x)
-    made: Expr = _b().polygamma(n, x)
-    return made
+    return special.polygamma(n, x)
 
 
 _POLYGAMMA = pointwise("_polygamma", "input", _polygamma, promote="float", accept="buif", consts={"n": 0}, method=False, inplace=False,
-                       out=False, spaces=(), grad=lambda g, x, y, n: g * _polygamma(x, n + 1))
+                       out=False, spaces=())
 
 
 @op(method=False, out=True, aliases=("special.polygamma",), batch="pointwise", out_type="castable")

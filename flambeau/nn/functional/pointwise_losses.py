@@ -23,12 +23,12 @@ from .reduction import chosen, folded, reduced
 
 def _smooth_l1(x: Any, t: Any, beta: Any) -> Any:
     d = E.abs_(x - t)
-    return E.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta)
+    return E.where(d >= beta, d - 0.5 * beta, 0.5 * d * d / beta)
 
 
 def _huber(x: Any, t: Any, delta: Any) -> Any:
     d = E.abs_(x - t)
-    return E.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+    return E.where(d > delta, delta * (d - 0.5 * delta), 0.5 * d * d)
 
 
 def _clamped_log(x: Any) -> Any:
@@ -70,8 +70,7 @@ def _bce_logits_weighted_grad(g: Any, x: Any, t: Any, w: Any, out: Any) -> Any:
 
 
 def _t_log_t(t: Any) -> Any:
-    zero = t == 0.0
-    return E.where(zero, 0.0 * t, t * E.log(E.where(zero, 1.0 + 0.0 * t, t)))
+    return E.where(t == 0.0, E.const(0, t.dtype), t * E.log(t))
 
 
 def _kl(x: Any, t: Any) -> Any:
@@ -83,8 +82,7 @@ def _kl_log(x: Any, t: Any) -> Any:
 
 
 def _stirling(t: Any) -> Any:
-    inside = E.where(t > 1.0, t, 1.0 + 0.0 * t)
-    return E.where(t > 1.0, t * E.log(inside) - t + 0.5 * E.log(2.0 * math.pi * inside), 0.0 * t)
+    return E.where(t <= 1.0, E.const(0, t.dtype), t * E.log(t) - t + 0.5 * E.log(2.0 * math.pi * t))
 
 
 def _gaussian(x: Any, t: Any, v: Any) -> Any:
@@ -103,14 +101,14 @@ def _soft_margin_grad(g: Any, x: Any, t: Any, out: Any) -> Any:
 
 def _margin_ranking(a: Any, b: Any, t: Any, margin: Any) -> Any:
     z = -t * (a - b) + margin
-    return E.where(z >= 0.0, z, 0.0 * z)  # at the corner the slope counts, as everywhere in `clamp`
+    return E.where(z >= 0.0, z, 0.0 * E.maximum(z, -1.0))  # 0 of any number, and NaN of NaN; at the corner the slope counts, as everywhere in `clamp`
 
 
 def _hinge(x: Any, t: Any, margin: Any) -> Any:
     below = margin - x
-    zero = 0.0 * x
+    zero = E.const(0, x.dtype)
     # a target that is neither counts as both
-    return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below >= 0.0, below, zero))
+    return E.where(t == -1.0, zero, x) + E.where(t == 1.0, zero, E.where(below >= 0.0, below, 0.0 * E.maximum(below, -1.0)))
 
 
 _mse = Pointwise("mse_loss", lambda x, t: (x - t) * (x - t), 2, accept="fc")

@@ -44,7 +44,7 @@ def _gru(xr: Any, xz: Any, xn: Any, hr: Any, hz: Any, hn: Any, h: Any) -> Any:
 
 
 def _relu(x: Any) -> Any:
-    return E.where(x > 0.0, x, 0.0 * x)
+    return E.where(x <= 0.0, E.const(0, x.dtype), x)
 
 
 _lstm_gates = Pointwise("lstm", lambda xi, xf, xg, xo, hi, hf, hg, ho, c: _lstm(xi + hi, xf + hf, xg + hg, xo + ho, c), 9)

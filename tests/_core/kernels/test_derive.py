@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from flambeau._core.dtypes import bool_, complex128, float32, float64, int64
 from flambeau._core.kernels import derive, interpret
 from flambeau._core.kernels import expr as E
+from flambeau._core.kernels.formulas import plain
 
 X, Y, G = E.input(0, float64), E.input(1, float64), E.input(9, float64)
 
 
 def evaluate(e, values):
-    return interpret.evaluate((e,), lambda leaf, args: np.asarray(values[leaf.value]))[0]
+    return interpret.evaluate(plain((e,)), lambda leaf, args: np.asarray(values[leaf.value]))[0]
 
 
 def slopes(f, points, eps=1e-6):
@@ -186,3 +187,49 @@ def test_another_quotient_is_derived_by_the_rules():
     for f in (1.0 / (2.0 + E.exp(X)), 1.0 / (1.0 + E.exp2(X)), Y / (1.0 + X), E.exp(X) / (1.0 + E.exp(X))):
         got = derive.gradients([f], [E.const(1, float64)], [X])[0]
         np.testing.assert_allclose(evaluate(got, [0.7, 0.4]), slopes(f, [0.7, 0.4])[0], rtol=1e-8)
+
+
+INF = np.inf
+AT = np.array([-2.0, 0.0, 0.5, 2.0, INF, -INF])
+# formulas of cases, one of which has an infinite derivative where another is chosen: (formula, its first and its second derivative at AT)
+CASES_OF = {
+    "a constant": (E.where(X == 0.0, E.const(1, float64), E.sqrt(E.abs_(X))), [-0.35355339, 0, 0.70710678, 0.35355339, 0, 0],
+                   [-0.08838835, 0, -0.70710678, -0.08838835, 0, 0]),
+    "two sides": (E.where(E.abs_(X) < 1.0, X * X, 2.0 * E.abs_(X) - 1.0), [-2, 0, 1, 2, 2, -2], [0, 2, 2, 0, 0, 0]),
+    "one inside another": (E.where(X > 0.0, E.where(X < 1.0, X * E.log(X), X - 1.0), E.const(0, float64)), [0, 0, 1 + np.log(0.5), 1, 1, 0],
+                           [0, 0, 2, 0, 0, 0]),
+    "shared": (E.where(X > 0.0, X, E.exp(X)) + E.where(X > 1.0, E.exp(-X), E.const(0, float64)), [np.exp(-2), 1, 1, 1 - np.exp(-2), 1, 0],
+               [np.exp(-2), 1, 0, np.exp(-2), 0, 0]),
+}
+
+
+@pytest.mark.parametrize("name", CASES_OF)
+def test_the_derivative_of_a_case_that_is_not_chosen_is_left_out(name):
+    f, first, second = CASES_OF[name]
+    one = E.const(1, float64)
+    (slope,) = derive.gradients([f], [one], [X])
+    (curve,) = derive.gradients([slope], [one], [X])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(evaluate(slope, [AT]), first, atol=1e-8)
+        found = np.zeros(len(AT)) if curve is None else np.broadcast_to(evaluate(curve, [AT]), AT.shape)
+        np.testing.assert_allclose(found, second, atol=1e-8)
+
+
+def test_both_cases_make_one_choice():
+    """Derivatives of the two sides of a condition are chosen between, not added."""
+    (slope,) = derive.gradients([E.where(X > 0.0, E.sin(X), E.exp(X))], [G], [X])
+    assert slope is E.where(X > 0.0, G * E.cos(X), G * E.exp(X))
+    (slope,) = derive.gradients([E.sin(E.where(X > 0.0, X, -X))], [G], [X])
+    assert [e.op for e in E.walk((slope,))].count("where") == 2  # the value, and its slope
+
+
+def test_cases_that_are_not_opposite_add_up():
+    """One value in cases of two conditions that have nothing in common, and in none."""
+    y = E.exp(X)
+    at = np.array([-INF, -1.0, 0.5, 2.0, 800.0])
+    f = E.where(X > 0.0, y, E.const(0, float64)) + E.where(X < 1.0, 3.0 * y, E.const(0, float64))
+    (slope,) = derive.gradients([f], [E.const(1, float64)], [X])
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(evaluate(slope, [at]), (1.0 * (at > 0) + 3.0 * (at < 1)) * np.exp(at))
+        (slope,) = derive.gradients([f + y], [E.const(1, float64)], [X])
+        np.testing.assert_allclose(evaluate(slope, [at]), (1.0 + 1.0 * (at > 0) + 3.0 * (at < 1)) * np.exp(at))

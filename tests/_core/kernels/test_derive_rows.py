@@ -194,3 +194,19 @@ def test_no_derivative() -> None:
     x = F.operand("x", float32, "rc")
     with pytest.raises(NotImplementedError, match="prod"):
         derive_rows.gradients((F.fold("prod", x, "c"),), (F.operand("g", float32, "r"),), (x,))
+
+
+def test_cases_reach_through_folds_and_sums_over_axes() -> None:
+    """A row's value that is used in one case alone, by elements that have infinities in the other."""
+    x, w = F.operand("x", float64, "rc"), F.operand("w", float64, "c")
+    f = F.fold("sum", E.where(x > 0.0, w * E.log(x), E.const(0, float64)), "c")
+    by_x, by_w = derive_rows.gradients((f,), (F.operand("g", float64, "r"),), (x, w))
+    assert by_x is not None and by_w is not None
+    at = np.random.default_rng(0).integers(-1, 3, (SIZES["r"], SIZES["c"])).astype(float)
+    g, ws = np.arange(1.0, SIZES["r"] + 1), np.arange(2.0, SIZES["c"] + 2)
+    there = at > 0
+    safe = np.where(there, at, 1)
+    with np.errstate(all="ignore"):
+        found = evaluate((by_x, by_w), {"x": at, "w": ws, "g": g}, (), SIZES, "rc")
+    np.testing.assert_allclose(np.broadcast_to(found[0], at.shape), np.where(there, g[:, None] * ws / safe, 0))
+    np.testing.assert_allclose(np.broadcast_to(found[1], (1, SIZES["c"])).reshape(-1), (there * g[:, None] * np.log(safe)).sum(0))

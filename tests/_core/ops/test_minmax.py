@@ -133,3 +133,14 @@ def test_aminmax_says_first_that_an_axis_is_empty():
         fb.aminmax(fb.zeros(0, 2, dtype=fb.complex64), dim=0)
     with pytest.raises(NotImplementedError, match="complex64"):
         fb.aminmax(fb.zeros(1, 2, dtype=fb.complex64), dim=0)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_a_row_whose_extreme_is_nan_has_no_gradient(name):
+    x = fb.tensor([[np.nan, 1.0, 2.0], [3.0, 1.0, 3.0]], dtype=fb.float64, requires_grad=True)
+    getattr(x, name)(1).sum().backward()
+    share = [0.5, 0, 0.5] if name == "amax" else [0, 1, 0]
+    assert np.isnan(x.grad[0].numpy()).all() and x.grad[1].tolist() == share
+    x.grad = None
+    fb.aminmax(x, dim=1)[name == "amax"].sum().backward()
+    assert np.isnan(x.grad[0].numpy()).all() and x.grad[1].tolist() == share

@@ -221,3 +221,20 @@ def test_running_extremes_of_floats_and_their_places_against_a_loop(dtype, n):
                 best = k if np.isnan(v) or not np.isnan(row[best]) and beats(v, row[best]) else best  # the last of equals, and NaN for good
                 assert places[k] == best
                 np.testing.assert_array_equal(values[k], row[best])
+
+
+def test_infinities_stay_where_they_are_in_gradients():
+    """What an element's product leaves out is no part of its gradient; extremes hand an infinite gradient to one element."""
+    inf = np.inf
+    x = fb.tensor([inf, 0.0, 2.0], dtype=fb.float64, requires_grad=True)
+    (g,) = fb.autograd.grad(x.prod(), x)
+    assert g[:2].tolist() == [0, inf] and g[2].isnan()
+    (g,) = fb.autograd.grad(x.cumprod(0)[1], x)
+    assert g[:2].tolist() == [0, inf]
+    one = fb.tensor([[inf], [np.nan]], dtype=fb.float64, requires_grad=True)
+    (g,) = fb.autograd.grad(one.cumprod(1).sum(), one)
+    assert g.tolist() == [[1], [1]]
+    (g,) = fb.autograd.grad(one.sum((0, 1)).logcumsumexp(0), one)
+    assert g.tolist() == [[1], [1]]
+    (g,) = fb.autograd.grad(fb.cummax(x, 0)[0], x, fb.tensor([inf, 0.0, 0.0], dtype=fb.float64))
+    assert g.tolist() == [inf, 0, 0]

@@ -298,3 +298,30 @@ def test_the_inverse_of_erf_in_double_is_exact_in_its_tails() -> None:
     ends = torch.tensor([1.0, -1.0, 1.5, -2.0, 0.0, -0.0, float("nan")], dtype=torch.float64).erfinv().numpy()
     np.testing.assert_array_equal(ends, [np.inf, -np.inf, np.nan, np.nan, 0.0, -0.0, np.nan])
     assert np.signbit(ends[5]) and not np.signbit(ends[4])
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_derivatives_of_lgamma_of_any_order_are_polygammas(order):
+    """Between the poles and at the halves, where the tangent of the reflection is infinite."""
+    at = np.array([-7.5, -3.2, -0.5, 0.3, 0.5, 1.0, 5.0, 1e3])
+    x = torch.tensor(at, requires_grad=True)
+    y = torch.lgamma(x)
+    for _ in range(order):
+        (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    # scipy has no polygamma below 0: psi_n(x) = psi_n(x + k) + sum of (-1)^(n+1) n! / (x + j)^(n+1)
+    n, k = order - 1, 8
+    want = sp.polygamma(n, at + k) - sum((-1.0) ** n * math.factorial(n) / (at + j) ** (n + 1) for j in range(k))
+    np.testing.assert_allclose(y.detach().numpy(), want, rtol=1e-11)
+
+
+def test_second_derivatives_at_0_of_what_is_defined_there_by_a_case():
+    x = torch.tensor([0.0, -0.0], dtype=torch.float64, requires_grad=True)
+    for function, want in ((torch.sinc, -math.pi ** 2 / 3), (torch.special.i0, 0.5), (torch.special.i0e, 0.5), (torch.special.i1, 0.0),
+                           (torch.special.i1e, 0.0)):
+        (slope,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        (curve,) = torch.autograd.grad(slope.sum(), x)
+        np.testing.assert_allclose(curve.tolist(), [want, want], err_msg=function.__name__)
+    far = torch.tensor([np.inf, -np.inf], dtype=torch.float64, requires_grad=True)
+    for function in (torch.special.i0e, torch.special.i1e):
+        (slope,) = torch.autograd.grad(function(far).sum(), far)
+        assert slope.tolist() == [0, 0]

@@ -181,3 +181,21 @@ def test_a_weight_of_a_loss_of_many_labels_has_a_gradient():
     w = flambeau.ones(3, requires_grad=True)
     F.multilabel_soft_margin_loss(x, t, weight=w).backward()
     np.testing.assert_allclose(w.grad.numpy(), F.binary_cross_entropy_with_logits(x, t, reduction="none").numpy()[0] / 3, rtol=1e-6)
+
+
+def test_infinities_have_the_slope_of_their_case():
+    """And values: what is 0 by its case is 0, whatever the other case makes of it."""
+    inf = math.inf
+    x = flambeau.tensor([inf, -inf, 0.5], dtype=flambeau.float64, requires_grad=True)
+    for loss in (F.smooth_l1_loss, F.huber_loss):
+        (slope,) = flambeau.autograd.grad(loss(x, flambeau.zeros(3, dtype=flambeau.float64), reduction="sum"), x)
+        assert slope.tolist() == [1, -1, 0.5]
+    marks = flambeau.tensor([-1.0, 1.0, -1.0], dtype=flambeau.float64)
+    assert F.hinge_embedding_loss(x, marks, reduction="none").tolist() == [0, -inf, 0.5]
+    assert F.margin_ranking_loss(x, 0 * marks, -marks, reduction="none").tolist() == [0, 0, 0]
+    counts = flambeau.tensor([-inf, 0.0, 3.0], dtype=flambeau.float64)
+    made = F.poisson_nll_loss(flambeau.full((3,), -1.0, dtype=flambeau.float64), counts, full=True, reduction="none")
+    np.testing.assert_allclose(made.tolist(), [-inf, math.exp(-1), math.exp(-1) + 3 * math.log(3) + math.log(6 * math.pi) / 2])
+    weight = flambeau.tensor([inf], dtype=flambeau.float64, requires_grad=True)
+    (slope,) = flambeau.autograd.grad(F.prelu(x, weight).sum(), x)
+    assert slope.tolist() == [1, inf, 1]

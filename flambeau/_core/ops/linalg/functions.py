@@ -66,7 +66,7 @@ def _power(name: str, a: Tensor, n: int) -> Tensor:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but they are {rows} by {cols} matrices")
     if n == 0:
         unit: Tensor = matrices.identity(a, rows).expand(*a.meta.shape).clone()
-        return unit if a.node is None else a * 0 + unit
+        return unit if a.node is None else a.clone().copy_(unit)
     if n < 0:
         matrices.square(name, a)
         inverse, info = inverted(a)
