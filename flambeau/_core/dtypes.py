@@ -308,6 +308,9 @@ def can_cast(from_: dtype, to: dtype) -> bool:
     return not (to is bool_ and from_ is not bool_)
 
 
+_limits: dict[dtype, dict[str, Any]] = {}  # what was found of each type
+
+
 class finfo:
     """Limits of a floating type: `bits`, `eps`, `max`, `min`, `tiny`, `smallest_normal`, `resolution`, `dtype`."""
 
@@ -315,8 +318,14 @@ class finfo:
         d = _default.dtype if type is None else _of_python(type)
         if not isinstance(d, dtype) or d.kind not in "fc8":
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle {d!r}")
-        if d.kind == "8":
-            return self._small(d)
+        known = _limits.get(d)
+        if known is not None:
+            self.__dict__.update(known)
+            return
+        (self._small if d.kind == "8" else self._usual)(d)
+        _limits[d] = dict(self.__dict__)
+
+    def _usual(self, d: dtype) -> None:
         d = d.to_real()
         self.dtype = d.name
         self.bits = d.itemsize * 8

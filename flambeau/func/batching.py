@@ -207,13 +207,27 @@ def replaced(x: Any, change: Any) -> Any:
     return duals.replaced(x, change, Batched)
 
 
+def _innermost(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Level:
+    """The innermost level of the batched tensors among arguments."""
+    found: Any = None
+    for x in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(x, Batched):
+            level = x.level
+            if found is None or level.number > found.number:
+                found = level
+        elif isinstance(x, (tuple, list, dict, slice)):
+            for y in members(x):
+                if found is None or y.level.number > found.number:
+                    found = y.level
+    return found  # type: ignore[no-any-return]
+
+
 def dispatch(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The answer for a call with batched tensors among its arguments, at the innermost level among them."""
     from . import rules
     if "axis" in kwargs or "keepdims" in kwargs:
         kwargs = {{"axis": "dim", "keepdims": "keepdim"}.get(k, k): v for k, v in kwargs.items()}
-    found = list(members((args, kwargs)))
-    level = max((x.level for x in found), key=lambda v: v.number)
+    level = _innermost(args, kwargs)
     name = rules.name_of(func)
     field = rules.field(name)
     if field == "reads":

@@ -270,3 +270,11 @@ def test_limits_of_pythons_number_types_and_what_is_no_type():
     with pytest.raises(ValueError, match="invalid type"):
         fb.ones(2).type(float)
     assert fb.ones(2).type("torch.DoubleTensor").dtype is fb.float64
+
+
+def test_limits_are_each_ones_own() -> None:
+    for d in (torch.float32, torch.bfloat16, torch.complex64, torch.float8_e5m2):
+        one, other = torch.finfo(d), torch.finfo(d)
+        assert vars(one) == vars(other)
+        one.eps = 0.0
+        assert other.eps > 0 and torch.finfo(d).eps == other.eps

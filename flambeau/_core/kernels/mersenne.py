@@ -26,6 +26,7 @@ MULTIPLIER = 1812433253
 LEFT, NEXT, LOCK, KEPT, NORMAL, SINGLE_KEPT, SINGLE, SEED = 2496, 2500, 2504, 2508, 2512, 2520, 2524, 2528
 BYTES = 2560
 
+_REST = struct.Struct("<iiiidifQ")  # what is behind the words
 _HEAD = struct.Struct("<QiiQ")  # PyTorch's state: the seed, what is left, whether it is seeded, the next place
 _TAIL = struct.Struct("<dddixxxxf?xxx")  # behind the words: x, y and rho of a normal number, whether y is kept; of float32 the same
 STATE_BYTES = _HEAD.size + 8 * WORDS + _TAIL.size
@@ -94,11 +95,11 @@ def keep(address: int, number: float | None) -> None:
 
 def state(address: int) -> bytes:
     """The stream as PyTorch's `get_state` has it, 5056 bytes."""
-    left, place = _view(address, np.int32, LEFT, 2).tolist()
-    number, single, single_kept = kept(address), float(_view(address, np.float32, SINGLE)[0]), bool(_view(address, np.int32, SINGLE_KEPT)[0])
-    head = _HEAD.pack(int(_view(address, np.uint64, SEED)[0]), left, 1, place)
-    tail = _TAIL.pack(0.0, number or 0.0, 0.0, number is not None, single if single_kept else 0.0, single_kept)
-    between: bytes = _view(address, np.uint32, 0, WORDS).astype(np.uint64).tobytes()
+    raw = ctypes.string_at(address, BYTES)
+    left, place, _, normal_kept, normal, single_kept, single, number = _REST.unpack_from(raw, LEFT)
+    head = _HEAD.pack(number, left, 1, place)
+    tail = _TAIL.pack(0.0, normal if normal_kept else 0.0, 0.0, bool(normal_kept), single if single_kept else 0.0, bool(single_kept))
+    between: bytes = np.frombuffer(raw, np.uint32, WORDS).astype(np.uint64).tobytes()
     return head + between + tail
 
 

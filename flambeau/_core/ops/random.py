@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import math
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ def _set_state(self: generators.Generator, state: Tensor) -> generators.Generato
     if not isinstance(state, Tensor) or state.meta.dtype is not dtypes.uint8 or state.meta.device.type != "cpu":
         what = f"{state.meta.dtype} on {state.meta.device}" if isinstance(state, Tensor) else type(state).__name__
         raise TypeError(f"expected a torch.ByteTensor on the CPU as a generator's state, but got {what}")
-    self.set_state_bytes(bytes(state.tolist()))
+    self.set_state_bytes(ctypes.string_at(state.ptr, state.meta.numel) if state.meta.contiguous else bytes(state.tolist()))
     return self
 
 

@@ -407,3 +407,11 @@ def test_draws_from_rates_that_require_grad() -> None:
     drawn = fb.poisson(rates * 20).detach()
     fb.manual_seed(3)
     assert fb.equal(drawn, fb.poisson(rates.detach() * 20))
+
+
+def test_a_state_that_lies_otherwise_is_taken_too() -> None:
+    state = torch.get_rng_state()
+    first = torch.rand(5)
+    for other in (torch.stack([state, state], 1)[:, 1], state.flip(0).flip(0), state.clone()):
+        torch.set_rng_state(other)
+        assert torch.get_rng_state().equal(state) and torch.rand(5).equal(first)
