@@ -13,11 +13,12 @@ from flambeau._core.engine import fields
 from flambeau.nn import functional as F
 
 _MATMULS = """_addmm_activation addbmm addmm addmv addr baddbmm bmm chain_matmul multi_dot conv1d conv2d conv3d conv_transpose1d conv_transpose2d
- conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell""".split()
+ conv_transpose3d linear matmul mm mv prelu einsum scaled_dot_product_attention gru_cell lstm_cell rnn_tanh_cell rnn_relu_cell
+ recurrent_layer""".split()
 _LOSSES = """binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy hinge_embedding_loss huber_loss kl_div l1_loss
  margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
  triplet_margin_loss ctc_loss""".split()
-_CELLS = {"gru_cell", "lstm_cell", "rnn_tanh_cell", "rnn_relu_cell"}
+_CELLS = {"gru_cell", "lstm_cell"}  # on the CPU their products alone are in the lower type, beside a state that is not
 LOWER = {"cuda": frozenset(_MATMULS), "cpu": frozenset(_MATMULS) - {"addmv", "addr", "mv"} - _CELLS | {"tensordot"}}
 FULL = {
     "cuda": frozenset(_LOSSES + """pow acos asin cosh cdist cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm layer_norm
@@ -48,6 +49,7 @@ CALLS: dict[str, Call] = {
     "mv": lambda t: torch.mv(t(3, 3), t(3)), "prelu": lambda t: F.prelu(t(2, 3), t(3)), "einsum": lambda t: torch.einsum("ij,jk->ik", t(3, 3), t(3, 3)),
     "scaled_dot_product_attention": lambda t: F.scaled_dot_product_attention(t(1, 2, 4, 8), t(1, 2, 4, 8), t(1, 2, 4, 8)),
     "gru_cell": lambda t: _cell(torch.nn.GRUCell, t)(t(2, 3), t(2, 4)), "lstm_cell": lambda t: _cell(torch.nn.LSTMCell, t)(t(2, 3), (t(2, 4), t(2, 4)))[0],
+    "recurrent_layer": lambda t: _cell(torch.nn.LSTM, t)(t(2, 1, 3))[0],
     "rnn_tanh_cell": lambda t: _cell(torch.nn.RNNCell, t)(t(2, 3), t(2, 4)),
     "rnn_relu_cell": lambda t: _cell(torch.nn.RNNCell, t, nonlinearity="relu")(t(2, 3), t(2, 4)),
     # losses

@@ -180,6 +180,38 @@ def test_a_narrow_input_under_autocast_needs_no_narrow_weights(kind):
     assert out.dtype is flambeau.bfloat16 and flambeau.allclose(out.float(), made(x.float())[0], atol=0.02)
 
 
+@pytest.mark.parametrize(("kind", "given"), [("RNN", {}), ("GRU", {}), ("LSTM", {}), ("LSTM", {"num_layers": 2, "bidirectional": True, "bias": False}),
+                                             ("LSTM", {"proj_size": 1})])
+def test_what_the_cpus_autocast_lowers_of_a_layer(kind, given):
+    """An LSTM as a whole; of a GRU, a projected LSTM and packed sequences the products, beside a state that stays wide; of an RNN there is no other part."""
+    net = getattr(nn, kind)(3, 2, **given)
+    x = flambeau.randn(4, 2, 3)
+    packed = flambeau.nn.utils.rnn.pack_padded_sequence(x, [4, 3])
+    want, last = net(x)
+    with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        out, state = net(x)
+        steps = net(packed)[0].data
+    narrow = kind == "RNN" or (kind == "LSTM" and "proj_size" not in given)
+    found = {t.dtype for t in (out, *(state if kind == "LSTM" else (state,)))}
+    assert found == {flambeau.bfloat16} if narrow else out.dtype is flambeau.float32 or "proj_size" in given
+    assert steps.dtype is flambeau.float32 or kind == "RNN" or "proj_size" in given
+    assert flambeau.allclose(out.float(), want, atol=0.03)
+    out.float().sum().backward()
+    assert all(p.grad.dtype is flambeau.float32 and bool(p.grad.isfinite().all()) for p in net.parameters())
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_what_the_cpus_autocast_lowers_of_a_step(kind):
+    cell = getattr(nn, kind + "Cell")(3, 2)
+    x = flambeau.randn(4, 3)
+    with flambeau.autocast("cpu", dtype=flambeau.bfloat16):
+        made = cell(x)
+    wide = cell(x)
+    for a, b in zip(made, wide) if kind == "LSTM" else ((made, wide),):
+        assert a.dtype is (flambeau.bfloat16 if kind == "RNN" else flambeau.float32)
+        assert not flambeau.equal(a.float(), b) and flambeau.allclose(a.float(), b, atol=0.03)
+
+
 @pytest.mark.parametrize("cls", [nn.RNN, nn.GRU])
 def test_only_an_lstm_has_projections(cls):
     with pytest.raises(ValueError, match="proj_size argument is only supported for LSTM, not RNN or GRU"):

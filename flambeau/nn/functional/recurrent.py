@@ -193,22 +193,26 @@ def layer(kind: str, x: Any, sizes: list[int] | None, state: tuple[Any, ...], we
     `state` is (h,) or (h, c) of (N, H); `weights` is w_ih, w_hh, b_ih, b_hh (biases may be None) and, for an LSTM with
     projections, w_hr. Returns the outputs and the last state.
     """
-    if _in_region(x):
+    if _in_region(kind, x, sizes, weights):
         return _lowered(kind, x, sizes, state, weights, reverse)  # type: ignore[no-any-return]
     return _layer(kind, x, sizes, state, weights, reverse)
 
 
-def _in_region(x: Tensor) -> bool:
-    """Whether autocast lowers layers of `x`: on GPUs, as in PyTorch."""
-    return x.meta.device.type == "cuda" and autocast.lower("cuda") is not None
+def _in_region(kind: str, x: Tensor, sizes: list[int] | None, weights: Any) -> bool:
+    """Whether autocast lowers a layer of `x` as a whole: on GPUs each, on the CPU LSTMs over padded sequences, without projections, as in PyTorch.  Of
+    others on the CPU it lowers the products alone."""
+    device = x.meta.device.type
+    if device == "cpu" and (kind != "LSTM" or sizes is not None or len(weights) != 4):
+        return False
+    return autocast.lower(device) is not None
 
 
-_in_region.__reads__ = lambda run, x: run.tensor(x)  # type: ignore[attr-defined]
+_in_region.__reads__ = lambda run, kind, x, sizes, weights: run.tensor(x)  # type: ignore[attr-defined]
 
 
 def _lowered(*given: Any) -> Any:
-    """A layer in autocast's region for GPUs: all of it in one type, as a step is."""
-    return autocast.under(f"{given[0].lower()}_cell", _layer, given, {})
+    """A layer in autocast's region: all of it in one type."""
+    return autocast.under("recurrent_layer", _layer, given, {})
 
 
 def _reads(run: Any, kind: str, x: Any, sizes: Any, state: Any, weights: Any, reverse: bool) -> str | None:

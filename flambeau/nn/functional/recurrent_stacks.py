@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..._core import ops
 from ..._core.engine.fields import has
 from ..._core.engine.operation import Operation
+from ..._core.ops import autocast
 from ..._core.tensor import Tensor
 from .lazy_functional import F
 from .recurrent import STEPS, layer
@@ -88,8 +89,24 @@ def _cell(mode: str) -> Any:
     return step
 
 
-# one step as autocast's lists name it: all of it in one type
-CELLS = {mode: Operation(f"{mode.lower()}_cell", _cell(mode)).function for mode in STEPS}
+def _in_parts(x: Tensor) -> bool:
+    """Whether autocast lowers the products of a step of `x` alone: on the CPU."""
+    return x.meta.device.type == "cpu" and autocast.lower("cpu") is not None
+
+
+_in_parts.__reads__ = lambda run, x: run.tensor(x)  # type: ignore[attr-defined]
+
+
+def _either(mode: str) -> Any:
+    composed = _cell(mode)
+    whole = Operation(f"{mode.lower()}_cell", composed).function  # one step as autocast's lists name it: on GPUs all of it in one type
+
+    def step(input: Any, states: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:  # noqa: A002
+        return (composed if _in_parts(input) else whole)(input, states, w_ih, w_hh, b_ih, b_hh)
+    return step
+
+
+CELLS = {mode: _either(mode) for mode in STEPS}
 
 
 def _step(mode: str) -> Any:
@@ -108,3 +125,4 @@ def _step(mode: str) -> Any:
 lstm, gru, rnn_tanh, rnn_relu = map(_network, ("LSTM", "GRU", "RNN_TANH", "RNN_RELU"))
 lstm_cell, gru_cell, rnn_tanh_cell, rnn_relu_cell = map(_step, ("LSTM", "GRU", "RNN_TANH", "RNN_RELU"))
 has("gru_cell lstm_cell rnn_relu_cell rnn_tanh_cell", autocast="cuda lower")
+has("recurrent_layer", autocast="lower")
