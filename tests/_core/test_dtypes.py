@@ -273,8 +273,8 @@ def test_limits_of_pythons_number_types_and_what_is_no_type():
 
 
 def test_limits_are_each_ones_own() -> None:
-    for d in (torch.float32, torch.bfloat16, torch.complex64, torch.float8_e5m2):
-        one, other = torch.finfo(d), torch.finfo(d)
+    for d in (fb.float32, fb.bfloat16, fb.complex64, fb.float8_e5m2):
+        one, other = fb.finfo(d), fb.finfo(d)
         assert vars(one) == vars(other)
         one.eps = 0.0
-        assert other.eps > 0 and torch.finfo(d).eps == other.eps
+        assert other.eps > 0 and fb.finfo(d).eps == other.eps

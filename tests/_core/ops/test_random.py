@@ -410,8 +410,8 @@ def test_draws_from_rates_that_require_grad() -> None:
 
 
 def test_a_state_that_lies_otherwise_is_taken_too() -> None:
-    state = torch.get_rng_state()
-    first = torch.rand(5)
-    for other in (torch.stack([state, state], 1)[:, 1], state.flip(0).flip(0), state.clone()):
-        torch.set_rng_state(other)
-        assert torch.get_rng_state().equal(state) and torch.rand(5).equal(first)
+    state = fb.get_rng_state()
+    first = fb.rand(5)
+    for other in (fb.stack([state, state], 1)[:, 1], state.flip(0).flip(0), state.clone()):
+        fb.set_rng_state(other)
+        assert fb.get_rng_state().equal(state) and fb.rand(5).equal(first)
