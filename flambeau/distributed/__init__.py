@@ -8,10 +8,11 @@ that scripts written for many run as they are.  `flambeau run --nproc 4 script.p
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import stand_ins as _stand_ins
 from . import world as _world
+from .coalesced import _coalescing_manager, all_gather_coalesced, all_reduce_coalesced
 from .collectives import (
     ReduceOp,
     Work,
@@ -62,9 +63,6 @@ from .world import (
     new_subgroups_by_enumeration,
     split_group,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 reduce_op = ReduceOp
 _all_gather_base = all_gather_into_tensor
@@ -146,36 +144,6 @@ def supports_complex(reduceOp: Any) -> bool:
     return ReduceOp(reduceOp.op if isinstance(reduceOp, ReduceOp) else reduceOp).op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)
 
 
-class _CoalescingManager:
-    """The works that a block began."""
-
-    def __init__(self) -> None:
-        self.works: list[Work] = []
-
-    def append(self, work: Work | None) -> None:
-        """Adds a work that was begun with `async_op`."""
-        if work is not None:
-            self.works.append(work)
-
-    def wait(self) -> None:
-        """Waits for all."""
-        for work in self.works:
-            work.wait()
-
-
-def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False) -> Any:
-    """A ``with`` block of collectives that may go together; here each goes as it comes."""
-    from contextlib import contextmanager
-
-    @contextmanager
-    def block() -> Iterator[_CoalescingManager]:
-        manager = _CoalescingManager()
-        yield manager
-        if not async_ops:
-            manager.wait()
-    return block()
-
-
 _PARTS = ("tensor", "fsdp", "checkpoint", "optim", "pipelining", "nn")
 
 
@@ -191,13 +159,14 @@ _stand_ins.install(__name__, globals())
 
 __all__ = [
     "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "GroupMember",
-    "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
-    "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group",
-    "gather", "gather_object", "get_backend", "get_backend_config", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
+    "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "TCPStore", "Work", "all_gather", "all_gather_coalesced",
+    "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
+    "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather", "gather_object", "get_backend",
+    "get_backend_config", "get_default_backend_for_device", "get_global_rank", "get_group_rank",
     "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group", "irecv",
     "is_available",
     "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
     "is_xccl_available", "isend", "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
     "reduce_op", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list", "split_group", "supports_complex",
-    "_make_nccl_premul_sum",
+    "_coalescing_manager", "_make_nccl_premul_sum",
 ]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     Start = Callable[[Communicator], Request]
 
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
-_EAGER = 0.02  # seconds in which a collective is asked for its end without a pause
+_EAGER = 0.02  # seconds since something moved in which a collective is asked for its end without a pause
+_MOVES = 5e-6  # seconds of processor time that a question takes at least when something moves
 _LOOK = 0.02  # seconds between two looks at what became of the other ranks
 _ROOM = 512  # bytes that tell a rank's call when calls differ
 
@@ -315,14 +316,18 @@ class Lane:
                 return
         watch = self._group.watch(job.what, job.line, self._group._ranks, timeout)
         pause, rounds, looked = 0.0, 0, watch.begun
+        moved = looked  # when MPI last carried something: a call carries one piece of a large message and no more
+        used = time.thread_time()
         while not request.test():
             rounds += 1
             now = time.monotonic()
+            if time.thread_time() - used > _MOVES:
+                moved, rounds, pause = now, 0, 0.0
             if now - looked > _LOOK:  # by time, not by rounds: on a busy machine each costs others' turns
                 looked = now
                 _go_on()
                 watch.look()
-            if now - watch.begun < _EAGER:
+            if now - moved < _EAGER:
                 if rounds < 200:
                     os.sched_yield()
                 else:
@@ -330,6 +335,7 @@ class Lane:
             else:
                 pause = min(max(pause * 1.1, 2e-5), 1e-3)
                 time.sleep(pause)
+            used = time.thread_time()
 
     def _agree(self, job: Job) -> None:
         """Raises DistBackendError on every rank when ranks are about to do different things."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..futures import Future
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from .collectives import Work
 
@@ -38,6 +38,15 @@ class _Later(Future[Any]):
             self.wait()
             return callback(self)
         return _Later(make, self._ready)
+
+
+def of_works(works: Sequence[Work], result: Any) -> Future[Any]:
+    """The future of several collectives, whose value is `result`."""
+    def make() -> Any:
+        for work in works:
+            work.wait()
+        return result
+    return _Later(make, lambda: all(work.is_completed() for work in works))
 
 
 def of_work(work: Work) -> Future[Any]:

@@ -62,6 +62,14 @@ for dtype in TYPES:
             t = xs[rank].to(device, copy=True)
             dist.broadcast(t, root)
             same(t, xs[root], ("broadcast", dtype, shape))
+        if dtype.is_floating_point and shape == (17,):
+            for who in range(n):  # the same on all ranks, whichever has it
+                for op in (R.MIN, R.MAX):
+                    t = xs[rank].to(device, copy=True)
+                    if rank == who:
+                        t[3] = float("nan")
+                    dist.all_reduce(t, op=op)
+                    assert t.isnan().nonzero().tolist() == [[3]], (dtype, op, who, t)
         outs = [torch.empty(shape, dtype=dtype, device=device) for _ in range(n)]
         dist.all_gather(outs, xs[rank].to(device))
         for o, x in zip(outs, xs):
@@ -112,6 +120,25 @@ outs = [torch.empty(i + 1, device=device) for i in range(n)]
 dist.all_gather(outs, uneven[rank].to(device))
 for o, x in zip(outs, uneven):
     same(o, x, "uneven all_gather")
+ones, twos = torch.full((3,), 1.0 + rank, device=device), torch.full((2, 2), 2 * rank, device=device)
+later = dist.all_reduce_coalesced([ones, twos], async_op=True)
+assert later.wait()[0] is ones and later.done()
+same(ones, torch.full((3,), sum(1.0 + r for r in range(n))), "all_reduce_coalesced")
+same(twos, torch.full((2, 2), sum(2 * r for r in range(n))), "all_reduce_coalesced")
+lists = [[torch.empty(3, device=device), torch.empty(1, device=device)] for _ in range(n)]
+assert dist.all_gather_coalesced(lists, [torch.full((3,), float(rank), device=device), torch.full((1,), -float(rank), device=device)]) is None
+for r, (a, b) in enumerate(lists):
+    same(a, torch.full((3,), float(r)), "all_gather_coalesced")
+    same(b, torch.full((1,), -float(r)), "all_gather_coalesced")
+for dtype in (torch.bfloat16, torch.float32, torch.float64):  # so large that each rank combines a part
+    for count in (40001, 100003):
+        xs = of_all((count,), dtype)
+        wide = torch.stack([x.double() for x in xs])
+        for op, want in ((dist.ReduceOp.SUM, wide.sum(0)), (dist.ReduceOp.PRODUCT, wide.prod(0)), (dist.ReduceOp.MIN, wide.amin(0)),
+                         (dist.ReduceOp.MAX, wide.amax(0))):
+            t = xs[rank].to(device, copy=True)
+            dist.all_reduce(t, op=op)
+            same(t, want.to(dtype), ("all_reduce", dtype, count, op))
 # in the background, many at once, waited for in another order; later work sees the results
 works = [(dist.all_reduce(t, async_op=True), t) for t in [torch.full((1000,), float(rank + k), device=device) for k in range(6)]]
 for k in (5, 0, 3, 1, 4, 2):
@@ -286,3 +313,26 @@ def test_collectives_with_gradients(tmp_path) -> None:
                         assert abs(x.grad.view(-1)[i].item() - want) < 1e-5, (name, i, x.grad, want)
         print("gradients", rank)
         """, 2).count("gradients") == 2
+
+
+def test_a_large_exchange_takes_no_longer_than_some_messages(tmp_path) -> None:
+    """MPI carries a piece of a large message each time that it is asked: who asks ever more seldom while pieces move takes seconds."""
+    out = checked(tmp_path, """
+        import time, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        x, y = torch.ones(4 << 20), torch.zeros(4 << 20)
+        calls = [lambda: dist.send(x, 1) if dist.get_rank() == 0 else dist.recv(y, 0), lambda: dist.all_to_all_single(y, x),
+                 lambda: dist.all_reduce(x, op=dist.ReduceOp.MAX)]
+        best = [9.0] * len(calls)
+        for _ in range(3):
+            for k, call in enumerate(calls):
+                dist.barrier()
+                begun = time.perf_counter()
+                call()
+                dist.barrier()
+                best[k] = min(best[k], time.perf_counter() - begun)
+        print("TIMES", *best)
+        """)
+    for line in (line for line in out.splitlines() if "TIMES" in line):
+        first, *others = map(float, line.partition("TIMES")[2].split())
+        assert max(others) < 30 * first + 0.1, line

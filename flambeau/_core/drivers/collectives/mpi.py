@@ -1,7 +1,8 @@
 """Communication by MPI, through mpi4py.
 
 mpi4py is asked for when the first group of several processes is made.  MPI is begun with several threads allowed, and its errors come back as
-exceptions.  Reductions of 16-bit floating types are machine code of ours (`kernels/llvm/handwritten/combining.py`), which MPI calls; complex numbers are
+exceptions.  Reductions of 16-bit floating types, and the least and greatest of all floating types, are machine code of ours
+(`kernels/llvm/handwritten/combining.py`), which MPI calls: its own comparisons lose a NaN on some ranks and keep it on others.  Complex numbers are
 MPI's own, bools are bytes.  Messages above 2 GiB go in MPI 4's large counts.
 """
 
@@ -12,17 +13,21 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...dtypes import bfloat16, bool_, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ...kernels import routines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...dtypes import dtype
+    from .interface import Request
 
 _NAMES = {float32: "FLOAT", float64: "DOUBLE", int8: "INT8_T", int16: "INT16_T", int32: "INT32_T", int64: "INT64_T", uint8: "UINT8_T", uint16: "UINT16_T",
           uint32: "UINT32_T", uint64: "UINT64_T", complex64: "C_FLOAT_COMPLEX", complex128: "C_DOUBLE_COMPLEX", bool_: "UINT8_T"}
 _OPS = {"sum": "SUM", "product": "PROD", "min": "MIN", "max": "MAX", "band": "BAND", "bor": "BOR", "bxor": "BXOR"}
+_PARTS = 1 << 16  # bytes from which ranks combine a part each what MPI does not combine itself
 _own_ops: dict[tuple[str, dtype], Any] = {}
 
 
@@ -81,8 +86,13 @@ def _library(MPI: Any) -> Any:
     raise RuntimeError("the MPI library that mpi4py uses was not found in this process")
 
 
+def _ours(op: str, d: dtype) -> bool:
+    """Whether elements are combined by machine code of ours."""
+    return d in (bfloat16, float16) or d in (float32, float64) and op in ("min", "max") and routines.generated()
+
+
 def _op(MPI: Any, op: str, d: dtype) -> Any:
-    if d not in (bfloat16, float16):
+    if not _ours(op, d):
         return getattr(MPI, "MAX" if d is bool_ and op == "sum" else "MIN" if d is bool_ and op == "product" else _OPS[op])
     made = _own_ops.get((op, d))
     if made is None:
@@ -94,6 +104,39 @@ def _op(MPI: Any, op: str, d: dtype) -> Any:
         _library(MPI).MPI_Op_create(ctypes.c_void_p(combining.combine(op, d)), 1, ctypes.byref(handle))
         made = _own_ops[op, d] = MPI.Op.fromhandle(handle.value if size == 8 else handle.value & 0xFFFFFFFF)
     return made
+
+
+class _Exchange:
+    """Messages under way at once, with what must live until they are gone."""
+
+    __slots__ = ("_MPI", "_requests", "_keep")
+
+    def __init__(self, MPI: Any, requests: list[Any], keep: Any) -> None:
+        self._MPI, self._requests, self._keep = MPI, requests, keep
+
+    def test(self) -> bool:
+        if not self._MPI.Request.Testall(self._requests):
+            return False
+        self._requests, self._keep = [], None
+        return True
+
+
+class _Stages:
+    """A collective in two stages, of which `second` begins the second.  Nothing else may go through the communicator in between."""
+
+    __slots__ = ("_request", "_second")
+
+    def __init__(self, first: Request, second: Callable[[], Request]) -> None:
+        self._request = first
+        self._second: Callable[[], Request] | None = second
+
+    def test(self) -> bool:
+        if not self._request.test():
+            return False
+        if self._second is None:
+            return True
+        self._request, self._second = self._second(), None
+        return self._request.test()
 
 
 class MPIRequest:
@@ -120,6 +163,7 @@ class MPICommunicator:
     def __init__(self, MPI: Any, comm: Any) -> None:
         self._MPI, self._comm = MPI, comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self._own_tag = comm.Get_attr(MPI.TAG_UB)  # of messages within collectives: programs number theirs from 0
         self._bytes, self._at, self._here = MPI.BYTE, MPI.buffer.fromaddress, MPI.IN_PLACE
         self._types: dict[dtype, Any] = {d: getattr(MPI, name) for d, name in _NAMES.items()}
         self._types[bfloat16] = self._types[float16] = MPI.UINT16_T
@@ -142,9 +186,44 @@ class MPICommunicator:
     def barrier(self) -> MPIRequest:
         return MPIRequest(self._comm.Ibarrier())
 
-    def all_reduce(self, address: int, count: int, d: dtype, op: str) -> MPIRequest:
+    def all_reduce(self, address: int, count: int, d: dtype, op: str) -> Request:
+        if count * d.itemsize >= _PARTS and self.size > 1 and _ours(op, d):
+            return self._all_reduce_in_parts(address, count, d, op)
         memory = self._typed(address, count, d)
         return MPIRequest(self._comm.Iallreduce(self._here, memory, _op(self._MPI, op, d)), memory)
+
+    def _all_reduce_in_parts(self, address: int, count: int, d: dtype, op: str) -> _Stages:
+        """Each rank combines one part of all ranks' elements, and gets the others' parts: of operations that it does not know MPICH sends all of them
+        to half of the ranks, again and again."""
+        from ...kernels.llvm.handwritten import combining
+        share = -(-count // self.size)
+        parts = [max(min(share, count - r * share), 0) for r in range(self.size)]
+        sizes, mine = [n * d.itemsize for n in parts], ctypes.c_int(parts[self.rank])
+        everywhere = [(address + start, n) for start, n in zip(_starts(sizes), sizes, strict=True)]
+        own = everywhere[self.rank]
+        room = np.empty((self.size - 1) * own[1], np.uint8)
+        others = [(room.ctypes.data + k * own[1], own[1]) for k in range(self.size - 1)]
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(combining.combine(op, d))
+
+        def second() -> _Exchange:
+            for at, _ in others:
+                function(at, own[0], ctypes.addressof(mine), None)
+            return self._exchange([own] * self.size, everywhere, room)  # room lives until all is combined
+        return _Stages(self._exchange(everywhere, [*others[:self.rank], own, *others[self.rank:]], room), second)
+
+    def _exchange(self, out: Sequence[tuple[int, int]], into: Sequence[tuple[int, int]], keep: Any = None) -> _Exchange:
+        """Memory, by address and bytes, for each rank and from each.  What is this rank's own is copied: MPICH's `Ialltoallv` sends that too, in pieces,
+        and took three times as long for 16 MB between two ranks."""
+        requests = []
+        for k in range(1, self.size):
+            source, target = (self.rank - k) % self.size, (self.rank + k) % self.size
+            if into[source][1]:
+                requests.append(self._comm.Irecv(self._raw(*into[source]), source, self._own_tag))
+            if out[target][1]:
+                requests.append(self._comm.Isend(self._raw(*out[target]), target, self._own_tag))
+        if into[self.rank][0] != out[self.rank][0]:
+            ctypes.memmove(into[self.rank][0], out[self.rank][0], out[self.rank][1])
+        return _Exchange(self._MPI, requests, keep)
 
     def reduce(self, address: int, count: int, d: dtype, op: str, root: int) -> MPIRequest:
         memory = self._typed(address, count, d)
@@ -171,10 +250,9 @@ class MPICommunicator:
         all_, own = [self._at(source, count * self.size * d.itemsize), count, self._types[d]], self._typed(target, count, d)
         return MPIRequest(self._comm.Ireduce_scatter_block(all_, own, _op(self._MPI, op, d)), (own, all_))
 
-    def all_to_all(self, source: int, sent: Sequence[int], target: int, received: Sequence[int]) -> MPIRequest:
-        out = [self._at(source, sum(sent)), (list(sent), _starts(sent)), self._bytes]
-        into = [self._at(target, sum(received)), (list(received), _starts(received)), self._bytes]
-        return MPIRequest(self._comm.Ialltoallv(out, into), (out, into))
+    def all_to_all(self, source: int, sent: Sequence[int], target: int, received: Sequence[int]) -> _Exchange:
+        return self._exchange([(source + at, n) for at, n in zip(_starts(sent), sent, strict=True)],
+                              [(target + at, n) for at, n in zip(_starts(received), received, strict=True)])
 
     def send(self, address: int, nbytes: int, to: int, tag: int) -> MPIRequest:
         memory = self._raw(address, nbytes)

@@ -22,22 +22,23 @@ OPS = ("sum", "product", "min", "max")
 
 
 def combine(op: str, d: dtype) -> int:
-    """The address of a function that combines elements of a 16-bit floating type in float32, one of `OPS`; a NaN stays NaN."""
+    """The address of a function that combines elements of a floating type, those of 16 bits in float32, by one of `OPS`; a NaN stays NaN."""
     name = f"combine_{op}_{d.name}"
     return machine.functions(("combine", op, d.name), (name,), lambda: _write(name, op, d))[name]
 
 
 def _write(name: str, op: str, d: dtype) -> str:
     module = Module()
+    wide = float32 if d.itemsize == 2 else d
     em = Emitter(module, f"void @{name}(ptr %a, ptr %b, ptr %count, ptr %type)")
     n = em.op(f"sext i32 {em.op('load i32, ptr %count, align 4')} to i64")
     with em.loop("0", n, str(_LANES)) as turn:
         offset = em.mul(turn.i, str(d.itemsize))
         mask = em.first_lanes(em.sub(n, turn.i), _LANES)
         at = em.at("%b", offset)
-        x = cast(em, em.load(d, _LANES, em.at("%a", offset), mask), d, float32, _LANES)
-        y = cast(em, em.load(d, _LANES, at, mask), d, float32, _LANES)
-        t = ty(float32, _LANES)
+        x = cast(em, em.load(d, _LANES, em.at("%a", offset), mask), d, wide, _LANES)
+        y = cast(em, em.load(d, _LANES, at, mask), d, wide, _LANES)
+        t = ty(wide, _LANES)
         if op in _OPS:
             z = em.op(f"{_OPS[op]} {t} {x}, {y}")
         else:  # the first where it is not a number, or beyond the second
@@ -45,7 +46,7 @@ def _write(name: str, op: str, d: dtype) -> str:
             nan = em.op(f"fcmp uno {t} {y}, {y}")
             chosen = em.op(f"select <{_LANES} x i1> {kept}, {t} {x}, {t} {y}")
             z = em.op(f"select <{_LANES} x i1> {nan}, {t} {y}, {t} {chosen}")
-        em.store(d, _LANES, cast(em, z, float32, d, _LANES), at, mask)
+        em.store(d, _LANES, cast(em, z, wide, d, _LANES), at, mask)
     em.line("ret void")
     em.finish()
     return module.text()
