@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
+import re
+import subprocess
+import sys
 import typing
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +51,22 @@ def test_hints_of_classes_derived_from_ours():
     assert typing.get_type_hints(Net)["config"] == dict[str, int] and typing.get_type_hints(Marked)["mark"] is int
     for kind in (torch.Tensor, torch.dtype, torch.device, torch.Size, torch.Generator, torch.nn.Parameter, torch.cuda.Stream):
         typing.get_type_hints(kind)
+
+
+def test_what_is_served_at_first_use_is_told_by_dir():
+    """By which notebooks complete names, and Python says what a misspelt one may have meant."""
+    here: dict[str, set[str]] = {}
+    for found in re.finditer(r"^\| `torch((?:\.\w+)*)\.(\w+)` \| here \|", (Path(__file__).parents[1] / "docs" / "names.md").read_text("utf-8"), re.MULTILINE):
+        here.setdefault(found[1], set()).add(found[2])
+    unsaid = {}
+    for space, names in here.items():
+        if importlib.util.find_spec(f"flambeau{space}") is None if space != ".Tensor" else True:
+            continue
+        module = importlib.import_module(f"flambeau{space}")
+        missing = sorted((names | set(getattr(module, "__all__", ()))) - set(dir(module)) - {"Storage"})
+        if missing:
+            unsaid[space] = missing
+    assert len(here) > 30 and unsaid == {}
+    code = "import flambeau as torch\nimport flambeau.distributions\ntorch.distributions.Norml"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert made.stderr.rstrip().endswith("module 'flambeau.distributions' has no attribute 'Norml'. Did you mean: 'Normal'?")

@@ -26,6 +26,7 @@ _LAZY = {"Function": ".function", "FunctionCtx": ".function", "backward": ".._co
          "_calculate_shape": ".asked", "_is_checkpoint_valid": ".asked",
          "kineto_available": ".asked", "_profiler_enabled": ".profiler", "set_multithreading_enabled": ".asked",
          "is_multithreading_enabled": ".asked"}
+_MODULES = ("functional", "graph", "function", "profiler", "grad_mode", "anomaly_mode", "variable")
 
 
 def __getattr__(name: str) -> Any:
@@ -34,9 +35,13 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(_LAZY[name], __name__)
         globals().update({each: getattr(module, each) for each, where in _LAZY.items() if where == _LAZY[name]})
         return globals()[name]
-    if name in ("functional", "graph", "function", "profiler", "grad_mode", "anomaly_mode", "variable"):
+    if name in _MODULES:
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'flambeau.autograd' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
 
 
 __all__ = ["enable_grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", *_LAZY]  # noqa: PLE0604

@@ -222,10 +222,11 @@ def set_stream(stream: Stream | None) -> None:
 # names of `runtime_api`, which few programs call
 _OF_RUNTIME = frozenset("""CudaError DeferredCudaCallError caching_allocator_disabled caching_allocator_enable check_error cudaStatus cudart
  current_blas_handle current_solver_handle get_gencode_flags get_stream_from_external has_half has_magma is_tf32_supported""".split())
+_MODULES = ("amp", "comm", "nccl", "nvtx", "profiler", "streams")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "comm", "nccl", "nvtx", "profiler", "streams"):
+    if name in _MODULES:
         import importlib
         return importlib.import_module("." + name, __name__)
     if name in _OF_RUNTIME:
@@ -246,6 +247,12 @@ def __getattr__(name: str) -> Any:
         if name in CUDA_TYPES:
             return CUDA_TYPES[name]
     raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from .._core.ops.legacy import CUDA_TYPES
+    from .._core.ops.typed_storages import CUDA_CLASSES
+    return sorted({*globals(), *__all__, *_OF_RUNTIME, *_MODULES, *CUDA_TYPES, *CUDA_CLASSES, "default_generators"})
 
 
 __all__ = [

@@ -38,4 +38,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'flambeau.distributions' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_WHERE, "constraints", "utils"})
+
+
 __all__ = sorted(_LAZY)  # noqa: PLE0605 (filled from the table)

@@ -173,6 +173,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'flambeau.nn' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "modules", "parallel"})
+
+
 __all__ = [
     "AdaptiveLogSoftmaxWithLoss", "CrossMapLRN2d", "FractionalMaxPool2d", "FractionalMaxPool3d",
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",

@@ -25,5 +25,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'flambeau.optim' has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_LATE})
+
+
 __all__ = ["ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer", "RAdam",
            "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer", "swa_utils"]

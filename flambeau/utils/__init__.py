@@ -20,6 +20,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_LATER})
+
+
 def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Each becomes the other wherever it is held: class, attributes, memory, layout and history change places.
 

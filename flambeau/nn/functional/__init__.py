@@ -98,7 +98,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from ..._core.ops import table
 
-    return sorted({*globals(), *_ELSEWHERE, *table.namespace("nn.functional")})
+    return sorted({*globals(), *__all__, *_ELSEWHERE, *table.namespace("nn.functional")})
 
 
 __all__ = [

@@ -11,6 +11,7 @@ from .convert_parameters import parameters_to_vector, vector_to_parameters
 # These build on Module, which itself is built on parts of this package.
 _FUSED = ("fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights")
 _LATER = ("weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral_norm")
+_MODULES = ("parametrize", "parametrizations", "stateless", "prune", "fusion")
 
 
 def __getattr__(name: str) -> Any:
@@ -25,10 +26,14 @@ def __getattr__(name: str) -> Any:
     if name in _FUSED:
         from . import fusion
         return getattr(fusion, name)
-    if name in ("parametrize", "parametrizations", "stateless", "prune", "fusion"):
+    if name in _MODULES:
         import importlib
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'flambeau.nn.utils' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES, *_LATER, *_FUSED})
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
