@@ -73,6 +73,20 @@ MISTAKES: list[tuple[str, bool, type[Exception], tuple[str, ...]]] = [
         'Missing key(s) in state_dict: "bias"', "size mismatch for weight", "[3, 3]", "[2, 2]")),
     ("without_init()", False, AttributeError, ("cannot assign module before Module.__init__() call",)),
     ("torch.tensor([1, 2]).mean()", False, RuntimeError, ("floating point or complex", "Long")),
+    ("torch.tensor({'a': 1})", False, RuntimeError, ("Could not infer dtype of dict", "x.values()")),
+    ("torch.arange('3')", False, TypeError, ("arange(): argument 'end' (position 1) must be Number, not str",)),
+    ("torch.arange(None)", False, TypeError, ("arange(): argument 'end' (position 1) must be Number, not NoneType",)),
+    ("torch.arange(1, 2, '3')", False, TypeError, ("arange(): argument 'step' (position 3) must be Number, not str",)),
+    ("torch.linspace(1, '5', 3)", False, TypeError, ("linspace(): argument 'end' (position 2) must be Number, not str",)),
+    ("torch.logspace([1], 5, 3)", False, TypeError, ("logspace(): argument 'start' (position 1) must be Number, not list",)),
+    ("torch.eye('3')", False, TypeError, ("eye(): argument 'n' (position 1) must be int, not str",)),
+    ("torch.randperm('3')", False, TypeError, ("randperm(): argument 'n' (position 1) must be int, not str",)),
+    ("torch.sum(torch.ones(2), axes=1)", False, TypeError, ("'axes'", "its arguments are input, dim, keepdim, dtype, out")),
+    ("F.softmax(torch.ones(2), dimm=1)", False, TypeError, ("'dimm'", "its arguments are input, dim, dtype")),
+    ("nn.Sequential(nn.Linear(2, 2), F.relu)", False, TypeError, ("torch.nn.functional.relu is not a Module subclass",)),
+    ("nn.Sequential(nn.Linear(2, 2), torch.relu)", False, TypeError, ("torch.relu is not a Module subclass",)),
+    ("nn.Sequential(nn.Linear(2, 2), nn.ReLU)", False, TypeError, ("ReLU is not a Module subclass", "it is a class, and ReLU(...) makes a module")),
+    ("nn.Sequential([nn.Linear(2, 2)])", False, TypeError, ("list is not a Module subclass",)),
     ("wrong_index_on_a_gpu()", True, torch.AcceleratorError, ("index 5 is out of bounds for dimension 0 with size 3", f"launched at {__file__}:")),
 ]
 
@@ -101,8 +115,8 @@ def wrong_index_on_a_gpu() -> None:
     torch.cuda.synchronize()
 
 
-def test_there_are_56() -> None:
-    assert len(MISTAKES) == 56 == len({code for code, *_ in MISTAKES})
+def test_there_are_70() -> None:
+    assert len(MISTAKES) == 70 == len({code for code, *_ in MISTAKES})
 
 
 @pytest.mark.parametrize(("code", "gpu", "kind", "facts"), MISTAKES, ids=[code for code, *_ in MISTAKES])

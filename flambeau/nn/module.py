@@ -6,6 +6,7 @@ here is a walk over them. Saving and loading are in `state`, hooks in `hooks`.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,7 +45,12 @@ def _typename(value: Any) -> str:
     """The name errors use for a value's type."""
     if isinstance(value, Tensor):
         return str(value.type())
-    kind = type(value)
+    kind: Any = type(value)
+    if inspect.isroutine(value) or inspect.isclass(value):  # by its own name
+        kind = value
+        ours, _, inside = f"{kind.__module__}.{kind.__qualname__}".partition(".")
+        if ours == "flambeau":
+            return f"torch.{inside}"
     return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -334,7 +340,9 @@ class Module(Stateful):
     def add_module(self, name: str, module: Module | None) -> None:
         """Adds a child module under `name`."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{_typename(module)} is not a Module subclass")
+            given: Any = module
+            cure = f": it is a class, and {given.__name__}(...) makes a module" if inspect.isclass(given) and issubclass(given, Module) else ""
+            raise TypeError(f"{_typename(given)} is not a Module subclass{cure}")
         self._check_name("module", name, self.__dict__.get("_modules", {}))
         if _hooks.module_registration:
             module = _hooks.registered(_hooks.module_registration, self, name, module)

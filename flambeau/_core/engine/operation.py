@@ -511,7 +511,8 @@ class Operation:
         for name, value in other_names.items():
             ours = fronts.OTHER_NAMES.get(name, name)
             if ours not in s.names():
-                raise TypeError(f"{self.function.__name__}() got an unexpected keyword argument '{name}'")
+                known = ", ".join((*[n for n in (*s.positional, *filter(None, (s.rest,)), *s.keyword) if n[0] != "_"], *["out"][:self.out is not None]))
+                raise TypeError(f"{self.function.__name__}() got an unexpected keyword argument '{name}'; its arguments are {known}")
             if ours in kwargs or ours in s.positional[:len(args)]:
                 raise TypeError(f"{self.function.__name__}() got multiple values for argument '{ours}'")
             kwargs[ours] = value

@@ -64,7 +64,7 @@ def tripped(operation: Operation, error: Exception, args: tuple[Any, ...], kwarg
                 return made
     if isinstance(error, AttributeError) and (sparse := first((args, kwargs))) is not None:
         raise refusal(operation.name, sparse.layout) from None
-    if isinstance(error, STUMBLES) or (isinstance(error, TypeError) and str(error) == NO_INDEX):
+    if isinstance(error, STUMBLES) or (isinstance(error, TypeError) and (str(error) == NO_INDEX or "not supported between instances" in str(error))):
         found = explained(operation.function.__name__, operation.function, args, kwargs)
         if found is not None:
             raise found from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -356,7 +357,9 @@ def _leaves(data: Any, kinds: list[dtype_class], depth: int = 0) -> Any:
 
 
 def _sequence(data: Any) -> Any:
-    """An object that can be indexed, as a list.  Raises ValueError where its elements cannot be asked for."""
+    """An object that can be indexed, as a list.  Raises ValueError where its elements cannot be asked for, RuntimeError for a mapping."""
+    if isinstance(data, Mapping):
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}: a tensor holds numbers; list(x.values()) has a mapping's")
     try:
         return [data[i] for i in range(len(data))]
     except Exception as error:

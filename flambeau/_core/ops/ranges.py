@@ -22,8 +22,12 @@ from .creation import _finish, _make, _options, counts, tensor
 from .table import op
 
 
-def _number(x: Any) -> Any:
-    return x.item() if isinstance(x, (Tensor, np.generic)) else x
+def _number(name: str, key: str, place: int, x: Any) -> Any:
+    """A number, also as a tensor of one element.  Raises TypeError for anything else, which Python would compare with numbers or read as one."""
+    x = x.item() if isinstance(x, (Tensor, np.generic)) else x
+    if not isinstance(x, (int, float, complex, Unknown)) and (isinstance(x, (str, bytes)) or not (hasattr(x, "__index__") or hasattr(x, "__float__"))):
+        raise TypeError(f"{name}(): argument '{key}' (position {place}) must be Number, not {type(x).__name__}")
+    return x
 
 
 def _whole(x: Any) -> bool:
@@ -62,11 +66,11 @@ def ramp(count: int, d: dtype_class, dev: device_class, formula: Any, out: Tenso
     return t
 
 
-def _limits(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
-    """Where a range begins and ends, and its step, as numbers.  Raises RuntimeError where the step never leads there."""
+def _limits(name: str, start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
+    """Where a range begins and ends, and its step, as numbers.  Raises RuntimeError where the step never leads there, TypeError for what is no number."""
     if end is None:
-        start, end = 0, start
-    start, end, step = _number(start), _number(end), _number(step)
+        start, end = 0, _number(name, "end", 1, start)
+    start, end, step = _number(name, "start", 1, start), _number(name, "end", 2, end), _number(name, "step", 3, step)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not all(_whole(v) or math.isfinite(v) for v in (start, end)):
@@ -80,7 +84,7 @@ def _limits(start: Any, end: Any, step: Any) -> tuple[Any, Any, Any]:
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
            device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """start, start + step, ... below end (above, for a negative step).  Integers unless a bound or the step is a float."""
-    start, end, step = _limits(start, end, step)
+    start, end, step = _limits("arange", start, end, step)
     if dtype is None:
         dtype = out.meta.dtype if out is not None else (dtypes.int64 if all(map(_whole, (start, end, step)))
                                                      else dtypes.get_default_dtype())
@@ -109,7 +113,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
            device: Any = None, requires_grad: bool = False) -> Tensor:
     """Like `arange`, with `end` included (deprecated, and warned of)."""
     warn("torch.range is deprecated: Python's range does not include its end, this does. Use torch.arange.")
-    start, end, step = _limits(start, end, step)
+    start, end, step = _limits("range", start, end, step)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
     if d.kind in "bui":
         _held(dtypes.int64, start, end, step)
@@ -154,7 +158,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Tensor | None = None, dty
     steps = _steps("linspace", steps)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
-    start, end = _number(start), _number(end)
+    start, end = _number("linspace", "start", 1, start), _number("linspace", "end", 2, end)
     dtype = _complex_if_needed("linspace", dtype, start, end)
     d, dev = _options(dtype or (out.meta.dtype if out is not None else None), device)
     counts("linspace", d)
@@ -185,7 +189,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tenso
              device: Any = None, requires_grad: bool = False) -> Tensor:
     """base to the power of `linspace(start, end, steps)`."""
     steps = _steps("logspace", steps)
-    start, end = _number(start), _number(end)
+    start, end = _number("logspace", "start", 1, start), _number("logspace", "end", 2, end)
     dtype = _complex_if_needed("logspace", dtype or (out.meta.dtype if out is not None else None), start, end)
     d, dev = _options(dtype, out.meta.device if out is not None and device is None else device)
     counts("logspace", d)
