@@ -54,6 +54,12 @@ def _typename(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ in ("builtins", None) else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _no_module(value: Any) -> str:
+    """What an error says of something that was given for a module."""
+    cure = f": it is a class, and {value.__name__}(...) makes a module" if inspect.isclass(value) and issubclass(value, Module) else ""
+    return f"{_typename(value)} is not a Module subclass{cure}"
+
+
 def _addindent(text: str, spaces: int) -> str:
     first, *rest = text.split("\n")
     return "\n".join([first, *(" " * spaces + line for line in rest)])
@@ -340,9 +346,7 @@ class Module(Stateful):
     def add_module(self, name: str, module: Module | None) -> None:
         """Adds a child module under `name`."""
         if module is not None and not isinstance(module, Module):
-            given: Any = module
-            cure = f": it is a class, and {given.__name__}(...) makes a module" if inspect.isclass(given) and issubclass(given, Module) else ""
-            raise TypeError(f"{_typename(given)} is not a Module subclass{cure}")
+            raise TypeError(_no_module(module))
         self._check_name("module", name, self.__dict__.get("_modules", {}))
         if _hooks.module_registration:
             module = _hooks.registered(_hooks.module_registration, self, name, module)
