@@ -254,9 +254,14 @@ def by_examples(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str
         one = replaced((args, kwargs), lambda x, i=i: x.value.select(0, i) if x.level is level else x)
         results.append(level.run(func, *one[0], **one[1]))
     first = results[0]
-    if args and isinstance(args[0], Batched) and getattr(func, "__name__", "").endswith("_") and isinstance(first, Tensor):
+    if args and isinstance(args[0], Batched) and writes(getattr(func, "__name__", "")) and isinstance(first, Tensor):
         return args[0]
     return _stacked(level, results)
+
+
+def writes(name: str) -> bool:
+    """Whether an operation of this name writes to its first operand and gives it back."""
+    return name.endswith("_") and not name.endswith("__") or name.startswith("__i") and name != "__invert__"
 
 
 def _stacked(level: Level, results: list[Any]) -> Any:

@@ -16,7 +16,7 @@ from .._core.ops import table
 from .._core.ops.queries import result_type
 from .._core.tensor import Tensor
 from ..nn import functional as F
-from .batching import Batched, DataDependent, Level, members, replaced
+from .batching import Batched, DataDependent, Level, members, replaced, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,7 +124,7 @@ def _both(a: Any, b: Any) -> Any:
 @kind("pointwise")
 def _pointwise(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = name_of(func)
-    inplace = name.endswith("_") and not name.endswith("__") or name.startswith("__i") and name != "__invert__"
+    inplace = writes(name)
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
     if kwargs.get("out") is not None:
         return NotImplemented
@@ -162,9 +162,10 @@ def _same(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _trailing(level: Level, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not level.has(args[0]) or any(True for _ in members((args[1:], kwargs))):
         return NotImplemented
-    for d in (*args[1:], *kwargs.values()):
-        if isinstance(d, (tuple, list)) or type(d) is int and d >= 0 and "dim" in (_signature(func) or inspect.Signature()).parameters:
-            return NotImplemented
+    if any(isinstance(d, (tuple, list)) for d in (*args[1:], *kwargs.values())):
+        return NotImplemented
+    if (args[1:] or kwargs) and any(k in _AXES and type(d) is int and d >= 0 for k, d in (bound(func, args, kwargs) or {}).items()):
+        return NotImplemented  # an axis counted from the front
     return level.wrap(level.run(func, args[0].value, *args[1:], **kwargs))
 
 
@@ -212,6 +213,11 @@ def _transposed(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(value.permute(0, *range(value.ndim - 1, 0, -1)))
 
 
+@kind("matrix turned")
+def _adjoint(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    return level.wrap(args[0].value.mH) if args[0].ndim == 2 else NotImplemented
+
+
 @kind("text")
 def _shown(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return f"Batched(level={level.number}, {args[0].value!r})"
@@ -249,6 +255,8 @@ def _along(default: Any) -> Rule:
             return NotImplemented
         value = given.pop(first).value
         rank = value.ndim - 1
+        if type(given.get("dim")) is bool:  # of `var` and its kin the first place may be that of `unbiased`
+            given["unbiased"] = given.pop("dim")
         if "other" in given and given["other"] is not None or any(True for _ in members(given)):
             return NotImplemented
         axes = [k for k in given if k in _AXES and given[k] is not None and given[k] != ()]

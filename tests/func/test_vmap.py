@@ -243,3 +243,22 @@ def test_a_functionalized_function_does_the_same() -> None:
     assert torch.func.functionalize(f).__name__ == "f"
     with pytest.raises(RuntimeError, match="invalid argument for remove"):
         torch.func.functionalize(f, remove="all")
+
+
+CALLS = {
+    "std of all, by its first place": (lambda a: a.std(True), (4, 2, 3)), "variance and mean": (lambda a: torch.var_mean(a, False)[0], (4, 2, 3)),
+    "adjoint": (lambda a: a.H, (4, 2, 3)), "copies of rows": (lambda a: torch.unbind_copy(a, 1)[2], (4, 2, 3)),
+    "diagonals among the first axes": (lambda a: torch.diag_embed(a, 1, 2, 0), (4, 2, 3)),
+    "diagonals of vectors": (lambda a: torch.diag_embed(a, 0, 1, 0), (4, 3)),
+    "lists that lie apart": (lambda a: a[[0, 1], None, [0, 2]], (4, 2, 3)), "a list": (lambda a: a[[1, 0]], (4, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_batch_is_its_examples_one_by_one(name):
+    function, shape = CALLS[name]
+    x = torch.arange(float(np.prod(shape))).reshape(shape) ** 2
+    want = np.stack([function(row).numpy() for row in x])
+    np.testing.assert_allclose(torch.vmap(function)(x).numpy(), want, rtol=1e-6)
+    apart = torch.vmap(function, in_dims=1)(x.movedim(0, 1))
+    np.testing.assert_allclose(apart.numpy(), want, rtol=1e-6)

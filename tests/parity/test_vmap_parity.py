@@ -109,8 +109,14 @@ CASES = {
     "jvp": (lambda t, v: t.func.jvp(lambda x: x.exp().cumsum(0), (v,), (v,)), (V,), 0), "vjp": (lambda t, v: t.func.vjp(t.sin, v)[1](v), (V,), 0),
     "detach": (lambda t, a: a.detach() * a.requires_grad, (A,), 0), "shape": (lambda t, a: a.new_ones(a.shape) * a.ndim * a.numel() * len(a) * a.size(-1), (A,), 0),
 }
+CASES |= {
+    "unbiased": (lambda t, a: (a.std(True), a.var(False), *t.var_mean(a, False), *t.std_mean(a, True)), (A,), 0), "adjoint": (lambda t, a: a.H, (A,), 0),
+    "adjoint, twice": (lambda t, x: t.vmap(lambda a: a.H, 1)(x), (IMG[:, 0],), 0),
+    "unbind copies": (lambda t, a: t.unbind_copy(a) + t.unbind_copy(a, 1), (A,), 0), "diagonals": (lambda t, a: t.diag_embed(a), (A,), 0),
+    "diagonals between": (lambda t, a: t.diag_embed(a, 1, 2, 0), (A,), 0), "lists apart": (lambda t, a: a[[0, 1], None, [0, 1]], (A,), 0),
+}
 # done one example after the other
-ONE_BY_ONE: set[str] = set()
+ONE_BY_ONE: set[str] = {"diagonals between", "lists apart"}
 
 
 def _put(t, a):

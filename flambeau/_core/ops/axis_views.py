@@ -538,7 +538,8 @@ def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int |
 
 has("slice_copy", tangent="linear")
 has("unfold", batch="along -1")
-has("H mH mT", batch="trailing")
+has("mH mT", batch="trailing")
+has("H", batch="matrix turned")
 has("atleast_1d atleast_2d atleast_3d dsplit flatten hsplit movedim unflatten unfold vsplit", tangent="linear")
 has("diagonal split split_with_sizes unbind unfold", views="copied")
 has("adjoint broadcast_to chunk dsplit expand_as hsplit movedim tensor_split unflatten view_as vsplit H T mH mT", views="input")

@@ -473,6 +473,6 @@ for _name, _shows in fields.of("views").copy().items():
 
 has("tril triu", batch="trailing")
 has("tril triu", tangent="linear")
-has("unbind_copy", batch="composite", sparse="composite")
+has("unbind_copy", batch="along 0", sparse="composite")
 has("as_strided_scatter diag diagflat diagonal_scatter fliplr flipud select_scatter unravel_index", batch="composite")
 has("alias_copy roll rot90 t_copy transpose_copy", sparse="composite")
