@@ -45,7 +45,7 @@ class autocast:
             enabled = False
         self._enabled = enabled
         self._keeps = _cache[0] if cache_enabled is None else cache_enabled
-        self._tokens: list[tuple[Any, Any]] = []
+        self._tokens: list[tuple[Any, Any, bool]] = []
 
     def __enter__(self) -> autocast:
         state = dict(_lists.current.get() or {})
@@ -58,15 +58,16 @@ class autocast:
             casts = None
         elif casts is None:
             casts = {}
-        self._tokens.append((_lists.current.set(state), _lists.kept.set(casts)))
-        _lists.opened(1)
+        counts = bool(state)  # else nothing is cast in here, of which nobody need see anything
+        self._tokens.append((_lists.current.set(state), _lists.kept.set(casts), counts))
+        _lists.opened(counts)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        here, casts = self._tokens.pop()
+        here, casts, counts = self._tokens.pop()
         _lists.current.reset(here)
         _lists.kept.reset(casts)
-        _lists.opened(-1)
+        _lists.opened(-counts)
 
     def __call__(self, function: Any) -> Any:
         @functools.wraps(function)

@@ -57,7 +57,7 @@ class _Regions(Interpreter):
         return operation.name in _FIELD
 
     def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return under(operation.name, inside.alone(operation, self, function), args, kwargs) if current.get() else function(*args, **kwargs)
+        return under(operation.name, inside.alone(operation, self, function), args, kwargs)  # in no region nothing is cast inside either
 
 
 _regions = _Regions()
