@@ -376,10 +376,10 @@ def _parts() -> dict[str, Callable[[Any], Any]]:
     return {"constant": keys.part(*told, constant, True, _MOST), "metas": keys.part(*told, metas, True, _MOST), "exact": keys.part(*told, exact, False, _MOST)}
 
 
-def key_of(s: Signature, now: Any) -> Any:
-    """A function of a call's values that gives the key of its learned plan. now: says whether the calls that it is made of are looked at."""
+def key_of(s: Signature) -> Any:
+    """A function of a call's values that gives the key of its learned plan."""
     names = [*s.names(), *filter(None, (s.rest, s.more))]
-    space = {**LEARNED_KEYS, "NOW": now, **defaults(s, constant)}
+    space = {**LEARNED_KEYS, **defaults(s, constant)}
     text = f"def key(values):\n    {''.join(n + ', ' for n in names)} = values\n    return ({_learned_keys(s)})"
     space.setdefault("__name__", __name__)
     exec(compile(text, "<operation>", "exec"), space)  # our own text: only names of parameters enter it

@@ -178,7 +178,7 @@ class Call:
 
     def first(self, kind: int, *given: Any) -> Any:
         """A recorded call of a kind of which there has been none."""
-        if not on or caches.observed() or tape.anomaly.on:
+        if not on or caches.observed() or tape.anomaly.on or capture.now.watched:
             return self.plain(*given)
         if self.device.type != "cpu" and not budget.left():
             return self.plain(*given)
@@ -221,7 +221,7 @@ class Learner:
         if operation.planned:
             self.key, self.passed = operation._key, operation.places
         else:
-            self.key = fronts.key_of(signature, operation.now)
+            self.key = fronts.key_of(signature)
             self.passed = tuple([names.index(n) if n in names else len(names) for n in fronts.operand_kinds(signature)])
         self.device = names.index("device") if "device" in names else None
         self.hopeless = 0
@@ -251,7 +251,7 @@ class Learner:
         except (AttributeError, TypeError, RuntimeError, ValueError):
             self._fail()
             return
-        if count == 1 and not there:  # a shape that is new
+        if count == 1 and not there and not capture.now.watched:  # a shape that is new
             operation = self.operation
             least = operation.usual.least_of_key if operation.planned else general.SMALL
             traced.try_kind(operation, values, self.passed, key, least, self.env)
@@ -318,7 +318,7 @@ class Learner:
 
     def _may(self) -> bool:
         """Whether nothing is in the way of learning now."""
-        return on and not (caches.world or capture.active or tape.anomaly.on or self.operation.now.watched)
+        return on and not (caches.world or capture.active or tape.anomaly.on) and (not capture.now.watched if self.operation.planned else capture.now.learns)
 
     def _here(self, values: Values) -> bool:
         """Whether a call's `device` is the CPU, if it has such an argument."""

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from .. import dtypes, hooks
 from ..autograd import tape
 from ..kernels.cache import preparing
-from ..runtime import caches, capture
+from ..runtime import caches
 from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
 from ..unknowns import index
@@ -230,10 +230,8 @@ class Operation:
     be learned (`learning`); such a body may give a plan too (`GIVEN`), which is kept until the call is learned, or for good.
     """
 
-    now: Any = capture.now  # says whether somebody looks at the calls that its body makes
-
     __slots__ = ("name", "body", "planned", "out", "renames", "signature", "kinds", "function", "direct", "env", "code", "own", "places",
-                 "learner", "inner", "plain", "replayed", "usual", "_learns", "__weakref__")
+                 "learner", "plain", "replayed", "usual", "_learns", "__weakref__")
 
     def __init__(self, name: str, body: Callable[..., Any], *, planned: bool = False, out: Callable[..., Any] | None = None, renames: bool = False,
                  signature: Signature | None = None, kinds: dict[str, str] | None = None, shown: str = "",
@@ -243,7 +241,6 @@ class Operation:
         self.code: CodeType | None = None
         self.own = False  # whether the function runs its own code
         self.learner: Learner | None = None
-        self.inner: Any = None  # see `inside.py`
         self.plain: CodeType | None = None  # the code that learns nothing, where there is another
         self._learns = learns
         self.replayed: WeakSet[Any] = WeakSet()  # of a planned operation, the plans that were learned
@@ -295,7 +292,6 @@ class Operation:
             self.learner = Learner(self, s, self.env)
             self.env["sized"] = self.sized
             self.env.update(note=self.learner.note, **fronts.LEARNED_KEYS)
-            self.env["NOW"] = self.now
             self.plain, code = code, fronts.write(self.function.__name__, s, False, self.out is not None, self.renames, True, own_view)
         fronts.quicken(self.env)
         self.env.update(unseen=general.unseen, LEAST=self.usual.least_of_key if self.planned else general.SMALL)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes
 from ..autograd import tape
 from ..autograd.mode import _grad
-from ..engine import fields, inside
+from ..engine import fields, interpreters
 from ..engine.interpreters import Interpreter, pop, push
 from ..engine.learned_gradients import around
+from ..runtime import capture
 from ..tensor import Tensor
 from .casts import to_dtype
 
@@ -57,10 +58,23 @@ class _Regions(Interpreter):
         return operation.name in _FIELD
 
     def call(self, operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return under(operation.name, inside.alone(operation, self, function), args, kwargs)  # in no region nothing is cast inside either
+        return under(operation.name, function, args, kwargs)
 
 
 _regions = _Regions()
+
+
+class _Now(capture.Now):
+    """While regions are open: what this context's changes in the calls that an operation is made of."""
+
+    __slots__ = ()
+
+    @property
+    def watched(self) -> Any:  # type: ignore[override]
+        if self.holders != 1 or interpreters._stack != (_regions,):
+            return True
+        state = current.get()
+        return tuple(state.items()) if state else False
 
 
 class _Outside:
@@ -81,7 +95,9 @@ def opened(count: int) -> None:
     before, regions[0] = regions[0], regions[0] + count
     if not before and regions[0]:
         push(_regions)
+        capture.now.__class__ = _Now
     elif before and not regions[0]:
+        capture.now.__class__ = capture.Now
         pop(_regions)
 
 

@@ -29,7 +29,7 @@ _FEW = 256  # bytes that may be a condition
 
 class Now:
     """watched: whether somebody looks at the calls that an operation is made of, or a switch is not where it usually is. It is in the key
-    of learned plans, so that none is found meanwhile."""
+    of learned plans, so that none is found meanwhile. A tuple says what changes those calls, and all of it: plans are learned with that in their key."""
 
     __slots__ = ("watched", "holders")
 
@@ -39,9 +39,15 @@ class Now:
     def hold(self, change: int) -> None:
         """One more who keeps learned plans from being found (1), or one less (-1)."""
         self.holders += change
-        self.watched = self.holders > 0
+        _put(self, self.holders > 0)
+
+    @property
+    def learns(self) -> bool:
+        """Whether what a call does follows from what is in the keys of learned plans."""
+        return not self.watched or isinstance(self.watched, tuple)
 
 
+_put: Any = Now.__dict__["watched"].__set__
 now = Now()
 
 

@@ -21,6 +21,7 @@ DECLARES = ("op", "planned", "pointwise", "reduction", "rows", "has", "rule", "_
 ALLOWED = {
     "_core/kernels": "primitives of the expression language, not operations",
     "interop/array_api": "names that the array API exports",
+    "nn/functional/__init__.py": "names that the package exports, in `__all__`",
     "nn/functional/shared.py": "functions that PyTorch has in machine code, the same in torch and in nn.functional",
     "nn/init.py": "names of layers, of which gains are asked",
     "overrides.py": "PyTorch's names of functions that no class answers for",

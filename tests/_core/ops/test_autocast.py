@@ -1,4 +1,4 @@
-"""What an interpreter carries out by itself is learned though it is on the stack."""
+"""Regions of autocast beside what is learned of calls."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import flambeau as torch
-from flambeau._core.engine import inside, interpreters
 from flambeau._core.engine.interpreters import watch
 from flambeau._core.ops import autocast
+from flambeau._core.runtime import capture
 
 
 def entered(call: Any) -> list[str]:
@@ -67,21 +67,51 @@ def test_values_and_gradients_are_those_of_the_casts_written_out() -> None:
         assert y.equal(z) and tw.grad.equal(uw.grad) and tb.grad.equal(ub.grad)
 
 
-def test_nobody_else_may_look_on() -> None:
+def test_what_no_class_is_said_of_is_learned_for_each_region() -> None:
+    x, at = torch.randn(5, 4), torch.tensor([2, 0])
+    here = torch.autocast("cpu", dtype=torch.bfloat16), torch.autocast("cpu", dtype=torch.float16), torch.autocast("cpu", enabled=False)
+    want = torch.bfloat16, torch.float16, torch.float32
+    body = entered(lambda: x[at])
+    for _ in range(8):
+        for region, d in zip(here, want, strict=True):
+            with region:
+                assert torch.inner(x, x).dtype is d
+                assert x[at].equal(x.index_select(0, at)) and torch.arange(6).tolist() == [0, 1, 2, 3, 4, 5]
+        assert torch.inner(x, x).dtype is torch.float32
+    with here[0]:
+        assert len(entered(lambda: x[at])) < max(len(body), 2)
+
+
+def test_recorded_calls_in_a_region_have_their_gradients() -> None:
+    table, at = torch.randn(6, 3), torch.tensor([1, 4, 1])
+    weight = table.clone().requires_grad_()
+    for _ in range(8):
+        weight.grad = None
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            picked = torch.nn.functional.embedding(at, weight)
+            made = torch.inner(picked, picked)
+        assert made.dtype is torch.bfloat16
+        made.float().sum().backward()
+        want = np.zeros((6, 3), np.float32)
+        rows = table[at].bfloat16().float().numpy()
+        np.add.at(want, at.numpy(), np.repeat(2 * rows.sum(0, keepdims=True), 3, 0))
+        np.testing.assert_allclose(weight.grad.numpy(), want, rtol=0.05, atol=0.05)
+
+
+def test_nobody_else_looks_on_or_all_is_seen() -> None:
     x = torch.randn(4, 4).bfloat16()
-    conv = torch.conv2d.__operation__
-    direct = conv.started().direct
-    assert inside.alone(conv, autocast._regions, direct) is direct  # it is not on the stack
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert interpreters._stack == (autocast._regions,)
-        assert inside.alone(conv, autocast._regions, direct) is not direct
+        assert capture.now.watched == (("cpu", torch.bfloat16),)
         for _ in range(8):
             x.softmax(-1)
         seen: list[str] = []
         with watch(lambda name, function, args, kwargs: (seen.append(name), function(*args, **kwargs))[1]):
-            assert inside.alone(conv, autocast._regions, direct) is direct
+            assert capture.now.watched is True
             x.softmax(-1)
         assert "softmax" in seen
+        with torch.autocast("cpu", enabled=False):
+            assert capture.now.watched is False
+    assert capture.now.watched is False and type(capture.now) is capture.Now
 
 
 def test_regions_of_some_threads() -> None:
