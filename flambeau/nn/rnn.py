@@ -205,7 +205,11 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory; the state is the pair (h, c). `proj_size` projects h after each step."""
+    """Long short-term memory; the state is the pair (h, c). `proj_size` projects h after each step.
+
+    Input (L, N, input_size) to output (L, N, directions * out), h (layers * directions, N, out) and c (layers * directions, N, hidden_size), with
+    `out = proj_size or hidden_size`; see `RNNBase` for other forms.
+    """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
@@ -215,7 +219,10 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units; see `RNNBase` for the shapes."""
+    """Gated recurrent units.
+
+    Input (L, N, input_size) to output (L, N, directions * hidden_size) and state (layers * directions, N, hidden_size); see `RNNBase` for other forms.
+    """
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, device: Any = None,
@@ -295,7 +302,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of `LSTM`: returns (h, c)."""
+    """One step of `LSTM`: input (N, input_size) to the pair (h, c), each (N, hidden_size); all without N for one example."""
 
     mode = "LSTM"
 
@@ -308,7 +315,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of `GRU`."""
+    """One step of `GRU`: input (N, input_size) to the state (N, hidden_size); both without N for one example."""
 
     mode = "GRU"
 

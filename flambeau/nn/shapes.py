@@ -9,7 +9,7 @@ from .module import Module
 
 
 class Flatten(Module):
-    """Joins the dimensions start_dim to end_dim into one."""
+    """Joins the dimensions start_dim to end_dim into one, whose size is the product of theirs: (N, C, H, W) to (N, C * H * W)."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension `dim` into `unflattened_size`."""
+    """Splits dimension `dim` into `unflattened_size`, whose product is its size: (N, C * H * W) to (N, C, H, W)."""
 
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Unfold(_Sliding):
 
 
 class Fold(_Sliding):
-    """Adds columns (N, C * prod(kernel), L) up into (N, C, *output_size): the transpose of `Unfold`."""
+    """Adds columns (N, C * prod(kernel), L) up into (N, C, *output_size): the transpose of `Unfold`, which says what L is."""
 
     def __init__(self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
                  stride: Any = 1) -> None:
@@ -118,7 +118,7 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Deals the channels of (N, C, ...) out among `groups`."""
+    """Deals the channels of (N, C, ...) out among `groups`: channel g * (C / groups) + c goes to c * groups + g."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()

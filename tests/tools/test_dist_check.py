@@ -72,6 +72,8 @@ def test_the_workflow_of_releases() -> None:
     ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]["everything"]
     assert jobs["build"]["strategy"]["matrix"]["python"] == ci["strategy"]["matrix"]["python"]
     assert "make dist-check" in [step.get("run") for step in jobs["build"]["steps"]] and jobs["publish"]["needs"] == "build"
+    said = [step["run"] for name in jobs for step in jobs[name]["steps"] if "run" in step] + [step["run"] for step in ci["steps"] if "run" in step]
+    assert [run for run in said if "${{" in run] == [], "a name of a tag or a branch is text: give it by env"
     recipe = re.search(r"^dist-check:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
     assert [word for word in ("-m build", "twine check --strict", "tools/dist_check.py") if word not in recipe[1]] == []

@@ -38,5 +38,5 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_the_workflow_of_releases_does_it_first() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
-    step = 'python tools/project_urls.py "${{ github.server_url }}/${{ github.repository }}"'
-    assert step in text and text.index(step) < text.index("run: make dist-check")
+    given, step = "REPOSITORY: ${{ github.server_url }}/${{ github.repository }}\n", 'run: python tools/project_urls.py "$REPOSITORY"\n'
+    assert 0 < text.index(given) < text.index(step) < text.index("run: make dist-check") and text[:text.index(step)].rstrip().endswith(given.rstrip())
