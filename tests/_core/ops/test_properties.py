@@ -268,7 +268,7 @@ def test_every_family_has_a_property() -> None:
     here = Path(__file__).parent
     named = {"attributes", "covariance", "differences", "distances", "fft", "map_reduce", "memory_format", "pointwise", "random", "results", "sparse",
              "special", "stft", "storages", "transfer", "typed_storages"}
-    about_the_house = {"error_inputs", "aten_compat", "narrow_arithmetic", "deprecated_signatures", "removed", "out_memory", "pinning", "queries",
+    about_the_house = {"error_inputs", "aten_compat", "autocast", "narrow_arithmetic", "deprecated_signatures", "removed", "out_memory", "pinning", "queries",
                        "second_derivatives", "table", "conditions", "sparse_learning",
                        "foreach", "transfer_paths", "determinism"}
     for path in here.glob("test_*.py"):
