@@ -218,6 +218,18 @@ def _adjoint(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return level.wrap(args[0].value.mH) if args[0].ndim == 2 else NotImplemented
 
 
+@kind("strided")
+def _strided(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
+    """A view of each example's memory, by an offset that is the first one's."""
+    given = bound(func, args, kwargs)
+    if given is None or given.get("out") is not None:
+        return NotImplemented
+    value, offset = given["input"].value, given.get("storage_offset")
+    if not isinstance(value, Tensor) or isinstance(value, Batched):
+        return NotImplemented
+    return level.wrap(func(value, (level.size, *given["size"]), (value.stride(0), *given["stride"]), value.storage_offset() if offset is None else offset))
+
+
 @kind("text")
 def _shown(level: Level, func: Any, args: Any, kwargs: Any) -> Any:
     return f"Batched(level={level.number}, {args[0].value!r})"

@@ -250,6 +250,7 @@ CALLS = {
     "adjoint": (lambda a: a.H, (4, 2, 3)), "copies of rows": (lambda a: torch.unbind_copy(a, 1)[2], (4, 2, 3)),
     "diagonals among the first axes": (lambda a: torch.diag_embed(a, 1, 2, 0), (4, 2, 3)),
     "diagonals of vectors": (lambda a: torch.diag_embed(a, 0, 1, 0), (4, 3)),
+    "strides": (lambda a: a.as_strided((2, 2), (1, 1)), (4, 2, 3)), "strides, copied": (lambda a: torch.as_strided_copy(a, (2, 2), (3, 1)), (4, 2, 3)),
     "lists that lie apart": (lambda a: a[[0, 1], None, [0, 2]], (4, 2, 3)), "a list": (lambda a: a[[1, 0]], (4, 2, 3)),
 }
 
@@ -262,3 +263,11 @@ def test_a_batch_is_its_examples_one_by_one(name):
     np.testing.assert_allclose(torch.vmap(function)(x).numpy(), want, rtol=1e-6)
     apart = torch.vmap(function, in_dims=1)(x.movedim(0, 1))
     np.testing.assert_allclose(apart.numpy(), want, rtol=1e-6)
+
+
+def test_an_offset_of_strides_is_that_of_the_first_example():
+    """Of each example's own memory it would be the same elements for all."""
+    x = torch.arange(24.0).reshape(4, 6)
+    for function in (torch.as_strided, torch.as_strided_copy):
+        found = vmap(lambda a, f=function: f(a, (2, 2), (1, 2), 1))(x)
+        assert found.tolist() == [[[6 * i + 1, 6 * i + 3], [6 * i + 2, 6 * i + 4]] for i in range(4)]

@@ -20,7 +20,7 @@ _KNOWN: dict[str, frozenset[Any]] = {
     "batch": frozenset(("pointwise", "same", "asks", "attribute", "trailing", "along all", "along flat", "along 0", "along 1", "along -1",
                         "draws", "draws each", "reads",
                         "shape", "ndim", "nbytes", "part", "text", "iterator", "copy",
-                        "transposed", "matrix turned", "squeeze", "unsqueeze", "axes", "order", "sizes", "pad",
+                        "transposed", "matrix turned", "strided", "squeeze", "unsqueeze", "axes", "order", "sizes", "pad",
                         "extreme", "picked", "broadcast", "joined", "indices", "item", "item set",
                         "product", "product and sum", "einsum", "solved",
                         "layer", "lookup", "row norm", "group norm", "batch norm", "attention", "batches of images",

@@ -463,7 +463,8 @@ def _copy_form(name: str) -> None:
     function.__name__ = function.__qualname__ = name + "_copy"
     function.__doc__ = f"`{name}` in memory of its own, not as a view."
     function.__signature__, function.__wrapped__ = inspect.signature(view), view  # type: ignore[attr-defined]
-    alike: dict[str, Any] = {f: found for f, kept in (("batch", ("same",)), ("tangent", ("linear", "none"))) if (found := fields.of(f).get(name)) in kept}
+    like_views = (("batch", ("same", "strided")), ("tangent", ("linear", "none")))
+    alike: dict[str, Any] = {f: found for f, kept in like_views if (found := fields.of(f).get(name)) in kept}
     op(method=name == "narrow", out=True, **alike)(function)
 
 

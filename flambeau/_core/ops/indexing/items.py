@@ -241,7 +241,10 @@ def _assign(view: Tensor, value: Any) -> None:
         while shape and shape[0] == 1:
             shape = shape[1:]
         value = value.view(shape) if shape != tuple(value.meta.shape) else value
-        view.copy_(value if value.meta.numel == 1 else value.expand(to))
+        if value.meta.numel == 1:  # one value may be of the elements that are written
+            view.copy_(value.clone() if value.store.ptr == view.store.ptr else value)
+        else:
+            view.copy_(value.expand(to))
 
 
 def _one_for_a_mask(x: Tensor, indices: Sequence[Any], value: Tensor) -> Tensor:

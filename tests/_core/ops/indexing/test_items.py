@@ -164,3 +164,11 @@ def test_writing_by_a_byte_mask_warns():
     with pytest.warns(UserWarning, match="uint8 is now deprecated"):
         x.index_put_((fb.tensor([1, 0, 1], dtype=fb.uint8),), fb.tensor(5.0))
     assert x.tolist() == [5, 1, 5]
+
+
+@pytest.mark.parametrize(("target", "source", "want"), [((slice(None),), slice(None, -1, 2), [0, 0, 0]), ((...,), slice(2, None), [2, 2, 2]),
+                                                        ((slice(1, None),), slice(2, None), [0, 2, 2])])
+def test_one_of_the_elements_that_are_written_may_be_what_is_written(target, source, want):
+    x = fb.arange(3.0).reshape(3, 1)
+    x[target] = x[source]
+    assert x.tolist() == [[v] for v in want] and x._version == 1
