@@ -318,7 +318,9 @@ class Learner:
 
     def _may(self) -> bool:
         """Whether nothing is in the way of learning now."""
-        return on and not (caches.world or capture.active or tape.anomaly.on) and (not capture.now.watched if self.operation.planned else capture.now.learns)
+        watched = capture.now.watched
+        return on and not (caches.world or capture.active or tape.anomaly.on) and (
+            not watched or (isinstance(watched, tuple) and not self.operation.planned))
 
     def _here(self, values: Values) -> bool:
         """Whether a call's `device` is the CPU, if it has such an argument."""

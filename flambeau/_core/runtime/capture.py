@@ -34,17 +34,13 @@ class Now:
     __slots__ = ("watched", "holders")
 
     def __init__(self) -> None:
-        self.watched, self.holders = False, 0
+        self.watched: Any = False
+        self.holders = 0
 
     def hold(self, change: int) -> None:
         """One more who keeps learned plans from being found (1), or one less (-1)."""
         self.holders += change
         _put(self, self.holders > 0)
-
-    @property
-    def learns(self) -> bool:
-        """Whether what a call does follows from what is in the keys of learned plans."""
-        return not self.watched or isinstance(self.watched, tuple)
 
 
 _put: Any = Now.__dict__["watched"].__set__
