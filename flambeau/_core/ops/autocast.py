@@ -70,7 +70,7 @@ class _Now(capture.Now):
     __slots__ = ()
 
     @property
-    def watched(self) -> Any:  # type: ignore[override]
+    def watched(self) -> Any:
         if self.holders != 1 or interpreters._stack != (_regions,):
             return True
         state = current.get()
