@@ -215,8 +215,20 @@ def _watch(ranks: Ranks, stop: _Stop, obituary: _Obituary | None) -> int:
     status = ranks.processes[first].returncode
     shown = "\n".join(f"    {line}" for line in ranks.lines[first]) if len(ranks.processes) > 1 else ""
     said = f"; it had said:\n{shown}" if shown else ""
-    print(f"flambeau run: rank {ranks.first + first} failed first, {ending(status)}{said}", file=sys.stderr, flush=True)
+    print(f"flambeau run: rank {ranks.first + first} failed first, {ending(status)}{_why(status)}{said}", file=sys.stderr, flush=True)
     return 128 - status if status < 0 else status
+
+
+def _why(status: int) -> str:
+    """What a signal is likely to mean here."""
+    if status != -signal.SIGBUS:
+        return ""
+    try:
+        room = os.statvfs("/dev/shm")
+    except OSError:
+        return ""
+    return (f"; MPI's shared memory lies in /dev/shm, which has {room.f_frsize * room.f_blocks >> 10} KiB here: too small or full, that is how a process ends "
+            "(docker run --shm-size makes it larger)")
 
 
 def _clean(ranks: Ranks) -> None:

@@ -130,7 +130,7 @@ class Lane:
     """
 
     def __init__(self, group: ProcessGroup, comm: Communicator, watch: Watch, host: bool) -> None:
-        self._group, self.comm, self._host = group, comm, host
+        self._group, self.comm, self._host, self._process = group, comm, host, os.getpid()
         self._peers = group._peers
         self._number = 0
         self._checking = split(comm, range(comm.size), 1, watch) if comm.size > 1 else None
@@ -142,6 +142,13 @@ class Lane:
         self._hashes: dict[str, int] = {}
         self._left_alone: list[Message] = []  # messages that nobody waits for: their memory is MPI's until they are gone
 
+    def _of_a_rank(self) -> None:
+        """Raises DistBackendError in a process that a rank has forked: it shares that rank's connections, and must leave them alone."""
+        if os.getpid() != self._process and self.comm.size > 1:
+            g = self._group
+            raise DistBackendError(f"this process was forked from rank {g._ranks[self.comm.rank]} (process {self._process}) after init_process_group and is no "
+                                   "rank itself; begin processes that communicate by torch.multiprocessing.spawn, and have each call init_process_group")
+
     # ------------------------------------------------------------------------------------------------ carrying out
     def run(self, what: str, start: Start, after: Callable[[], None] | None = None, background: bool = False, line: str = "",
             clock: meetings.Clock | None = None) -> Job:
@@ -150,6 +157,7 @@ class Lane:
         what: the call in words that must be equal on all ranks.  start: begins it.  after: what is done in the end.  line: the user's, where it is not
         on the stack.  clock: what tells its moments, where it is not the host that asked.  Raises DistBackendError.
         """
+        self._of_a_rank()
         if self._host and self._checking is not None:
             clock = _host_clock()
         job = Job(what, line or user_line(sys._getframe(1)), start, after, clock=clock)
@@ -185,6 +193,7 @@ class Lane:
 
     def begin(self, what: str, start: Start, out: bool, peer: int | None, tag: int, nbytes: int) -> Message:
         """Begins a message between two ranks, which nobody else takes part in; `complete` ends it.  The sender's clock travels beside it."""
+        self._of_a_rank()
         if self._left_alone:
             self._let_go()
         job = Message(what, user_line(sys._getframe(1)), start, out, peer, tag, nbytes)

@@ -100,11 +100,12 @@ class Reducer:
     """The buckets of a module's parameters.
 
     parameters: names and leaves, in the module's order; they are filled backwards.  cap: bytes of a bucket.  unused: whether parameters that the loss does
-    not depend on are expected.
+    not depend on are expected.  static: whether these are the same in all passes, so that the ranks tell one another of them only once.
     """
 
-    def __init__(self, parameters: Sequence[tuple[str, Tensor]], group: Any, cap: int, unused: bool) -> None:
-        self.group, self.world, self.unused = group, group.size(), unused
+    def __init__(self, parameters: Sequence[tuple[str, Tensor]], group: Any, cap: int, unused: bool, static: bool = False) -> None:
+        self.group, self.world, self.unused, self.static = group, group.size(), unused or static, static
+        self._known: dict[int, bool] | None = None
         self.buckets: list[Bucket] = []
         self.hook: Callable[[GradBucket], Any] | None = None
         self.armed = self.sync = self.busy = False
@@ -249,12 +250,17 @@ class Reducer:
         self.missing = [s.name for s in absent]
 
     def _used(self, absent: Sequence[Slot]) -> dict[int, bool]:
-        """Which parameters any rank used; a collective of all ranks."""
+        """Which parameters any rank used; a collective of all ranks, of a static graph in the first pass only."""
+        if self._known is not None:
+            return self._known
         slots = [s for bucket in self.buckets for s in bucket.slots]
         where = slots[0].parameter.device
         told = unasked(ops.tensor([0 if s in absent else 1 for s in slots]).to)(where)
         collectives.all_reduce(told, ReduceOp.MAX, self.group)
-        return {id(s): bool(k) for s, k in zip(slots, told.tolist())}
+        found = {id(s): bool(k) for s, k in zip(slots, told.tolist())}
+        if self.static:
+            self._known = found
+        return found
 
     def shadow(self) -> None:
         """Takes part in the others' reductions with nothing to give: this rank has no input left."""

@@ -82,7 +82,7 @@ class DistributedDataParallel(Module):
         trained = [(n, p) for n, p in named if p.requires_grad]
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
         reduced = getattr(mixed_precision, "reduce_dtype", None) or self._param_dtype
-        self._make_reducer: Callable[[], Any] = partial(Reducer, trained, group, max(cap, 1), find_unused_parameters)
+        self._make_reducer: Callable[[], Any] = partial(Reducer, trained, group, max(cap, 1), find_unused_parameters, static_graph)
         # alone, there is something to do only where gradients are rounded, or by a hook
         self.reducer: Any = None
         if group.size() > 1 or reduced is not None:
@@ -180,6 +180,8 @@ class DistributedDataParallel(Module):
 
     def _set_static_graph(self) -> None:
         self.static_graph = True
+        if self.reducer is not None:
+            self.reducer.static = self.reducer.unused = True
 
 
 class _Join:

@@ -147,6 +147,32 @@ def test_a_rank_that_is_gone_under_mpiexec(tmp_path, how: str, told: str) -> Non
     assert done.stderr.count("DistBackendError: rank 1 is gone") == 2
 
 
+def test_a_bus_error_names_the_shared_memory(tmp_path) -> None:
+    done = run(tmp_path, "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGBUS)")
+    assert "rank 1 failed first, by signal SIGBUS; MPI's shared memory lies in /dev/shm, which has" in done.stderr and done.returncode == 128 + 7
+
+
+def test_a_process_that_a_rank_forked_is_no_rank(tmp_path) -> None:
+    out = checked(tmp_path, """
+        import os, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        x = torch.ones(4)
+        dist.all_reduce(x)
+        if not (child := os.fork()):
+            for call in (lambda: dist.all_reduce(x), lambda: dist.all_reduce(x, async_op=True).wait(), lambda: dist.send(x, 1 - dist.get_rank()),
+                         lambda: dist.barrier()):
+                try:
+                    call()
+                except dist.DistBackendError as error:
+                    print("ERROR", dist.get_rank(), error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        dist.all_reduce(x)
+        print("sum", x.tolist())
+        """)
+    assert out.count("this process was forked from rank ") == 8 and out.count("sum [4.0, 4.0, 4.0, 4.0]") == 2, out
+
+
 def test_a_store_that_never_comes(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import datetime, torch.distributed as dist\ndist.init_process_group('gloo', timeout=datetime.timedelta(seconds=1))\n")

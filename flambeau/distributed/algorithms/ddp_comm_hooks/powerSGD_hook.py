@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...._core import ops
 from ...._core.runtime.asking import unasked
 from ...._core.runtime.generators import Generator
@@ -25,7 +27,7 @@ class PowerSGDState:
 
     matrix_approximation_rank: columns of the narrow matrices.  start_powerSGD_iter: steps before it that reduce plainly.  min_compression_rate: matrices
     that would not shrink by this travel whole.  use_error_feedback: what was lost is added to the next gradient.  warm_start: Q is that of the step
-    before.  random_seed: of the first Q, the same on all processes.
+    before.  random_seed: of the first Q, the same on all processes: PyTorch's numbers.
     """
 
     def __init__(self, process_group: Any = None, matrix_approximation_rank: int = 1, start_powerSGD_iter: int = 1_000, min_compression_rate: float = 2,
@@ -37,8 +39,10 @@ class PowerSGDState:
         self.process_group, self.matrix_approximation_rank, self.start_powerSGD_iter = process_group, matrix_approximation_rank, start_powerSGD_iter
         self.min_compression_rate, self.use_error_feedback, self.warm_start = min_compression_rate, use_error_feedback, warm_start
         self.orthogonalization_epsilon, self.random_seed = orthogonalization_epsilon, random_seed
+        self.rng = np.random.RandomState(random_seed)
         self.iter = 0
         self.error_dict: dict[int, Tensor] = {}
+        self.begun: set[int] = set()  # buckets that have a Q of the step before
         self.q_memory: dict[tuple[int, int], Tensor] = {}
 
     def rank_of(self, n: int, m: int) -> int:
@@ -57,16 +61,20 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future[Any]:
     if state.use_error_feedback and index in state.error_dict:
         flat.add_(state.error_dict[index])
     before = flat.clone() if state.use_error_feedback else None
+    made = None
+    if not state.warm_start or index not in state.begun:
+        state.begun.add(index)
+        made = Generator().manual_seed(int(state.rng.randint(1_000_000_000)))
     plain: list[Tensor] = []
     for k, grad in enumerate(bucket.gradients()):
-        matrix = grad.view(grad.shape[0], -1) if grad.dim() > 1 else grad.view(1, -1)
+        matrix = grad.view(grad.shape[0] if grad.dim() else 1, -1)
         rank = state.rank_of(*matrix.shape)
         if not rank:
             plain.append(grad)
             continue
-        q = state.q_memory.get((index, k)) if state.warm_start else None
-        if q is None or q.shape != (matrix.shape[1], rank):
-            made = Generator().manual_seed(state.random_seed + state.iter * (not state.warm_start) + 7919 * k)
+        if made is None:
+            q = state.q_memory[index, k]
+        else:
             q = unasked(ops.randn(matrix.shape[1], rank, generator=made, dtype=matrix.dtype).to)(matrix.device)
         p = matrix @ q
         collectives.all_reduce(p, group=g)

@@ -35,6 +35,20 @@ for k in range(4):
     assert (model.module[0].weight.grad - want).abs().max().item() < 1e-9, k
     assert (model.module[0].bias.grad - 6).abs().max().item() < 1e-12
 assert state.iter == 4 and state.q_memory
+# the first Q of all matrices of a bucket, vectors as one column: normal numbers of one generator, seeded by NumPy's
+import numpy as np
+model, state = made(min_compression_rate=0.5, random_seed=4)
+out = torch.randn(6 * n, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+for k in range(3):
+    model.zero_grad()
+    (model(x) * out[6 * rank:6 * rank + 6]).sum().backward()
+first = torch.Generator().manual_seed(int(np.random.RandomState(4).randint(1_000_000_000)))
+torch.randn(1, 1, dtype=torch.float64, generator=first)  # the bias's
+q = torch.randn(12, 2, dtype=torch.float64, generator=first).numpy()
+whole = (out.t() @ X).numpy() / n
+p = np.linalg.qr(whole @ q)[0]
+np.testing.assert_allclose(model.module[0].weight.grad.numpy(), p @ (p.T @ whole), rtol=1e-9)
+np.testing.assert_allclose(model.module[0].bias.grad.numpy(), out.sum(0).numpy() / n, rtol=1e-9)
 # with what was lost added later, the sum of what came is near the sum of what was meant
 model, state = made()
 lin, came = model.module[0], 0
