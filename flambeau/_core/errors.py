@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 
+# takes frames that the program's author need not see out of an error's traceback: `flambeau run` puts it here
+shorten: list[Callable[[BaseException], Any]] = []
+
+
+def text_of(error: BaseException) -> str:
+    """An error with its traceback as text, which another process shows."""
+    import traceback
+    for each in shorten:
+        each(error)
+    return "".join(traceback.format_exception(error))
+
+
 class AcceleratorError(RuntimeError):
     """A GPU's work failed.  Raised at the next synchronisation, since the work ran after its call had returned."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import traceback
+
+from .._core.errors import text_of
 
 
 class _Verbatim(str):
@@ -21,7 +22,7 @@ class Failure:
     def __init__(self, error: BaseException, where: str) -> None:
         self.where = where
         self.kind: type[BaseException] = type(error)
-        self.text = "".join(traceback.format_exception(error))
+        self.text = text_of(error)
         try:  # a type made inside a function cannot be sent
             if pickle.loads(pickle.dumps(self.kind)) is not self.kind:
                 raise TypeError

@@ -9,12 +9,11 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from multiprocessing import connection
 from typing import Any
 
-from .._core.errors import warn
+from .._core.errors import text_of, warn
 
 
 class ProcessException(Exception):
@@ -60,9 +59,9 @@ def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], errors: Any) -> 
         fn(i, *args)
     except KeyboardInterrupt:
         pass  # the parent was interrupted too, or is gone
-    except Exception:
+    except Exception as error:
         with contextlib.suppress(OSError):
-            errors.send(traceback.format_exc())
+            errors.send(text_of(error))
         sys.exit(1)
 
 

@@ -10,6 +10,8 @@ import traceback
 import types
 from typing import Any
 
+from .._core import errors
+
 VARIABLE = "FLAMBEAU_TRACEBACK"
 _PACKAGE = __name__.partition(".")[0]
 TEXTS = ("<string>", "<stdin>")  # what `-c` and `-` are called; their lines are put into `linecache`
@@ -21,6 +23,8 @@ def shorten() -> None:
     """Has errors that end this process, or one of its threads, shown without the frames of Flambeau and of what started the script."""
     if os.environ.get(VARIABLE, "") == "full":
         return
+    os.environ[VARIABLE] = "short"  # for children that start anew
+    in_texts()
     before, before_in_threads = sys.excepthook, threading.excepthook
     _around.update(frame.f_code for frame, _ in traceback.walk_stack(None))
 
@@ -37,6 +41,12 @@ def shorten() -> None:
             told = threading.ExceptHookArgs((told.exc_type, told.exc_value, told.exc_value.__traceback__, told.thread))
         before_in_threads(told)
     sys.excepthook, threading.excepthook = shown, shown_in_thread
+
+
+def in_texts() -> None:
+    """Has errors that workers tell as texts shortened too, in a process that `flambeau run` started or that comes of one."""
+    if os.environ.get(VARIABLE, "") == "short":
+        errors.shorten[:] = [strip]
 
 
 def _say(count: int) -> None:

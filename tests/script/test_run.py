@@ -188,6 +188,35 @@ def test_frames_inside_flambeau_are_left_out(tmp_path) -> None:
     assert [line.split('"')[1] for line in found.splitlines() if line.startswith("  File")] == ["script.py"], found
 
 
+@pytest.mark.parametrize("how", ["fork", "spawn", "processes"])
+def test_frames_inside_flambeau_are_left_out_of_what_workers_tell(tmp_path, how) -> None:
+    (tmp_path / "script.py").write_text(textwrap.dedent(f"""
+        import torch
+        import torch.multiprocessing as mp
+
+        class Data(torch.utils.data.Dataset):
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, i):
+                return torch.ones(2)[i + 5]
+
+        def one(i):
+            torch.ones(2)[5]
+
+        if __name__ == "__main__":
+            if {how!r} == "processes":
+                mp.spawn(one)
+            for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context={how!r}):
+                pass
+    """))
+    for full in ("", "full"):
+        made = _start(tmp_path, "script.py", FLAMBEAU_TRACEBACK=full)
+        files = {os.path.basename(line.split('"')[1]) for line in made.stderr.splitlines() if line.startswith('  File "')}
+        assert made.returncode == 1 and "index 5 is out of bounds for dimension 0 with size 2" in made.stderr, made.stderr
+        assert (files == {"script.py"}) == (full == "") and "script.py" in files, made.stderr
+
+
 def test_an_error_of_a_gpu_shows_no_frame_of_the_driver(tmp_path) -> None:
     """Its cause was raised inside Flambeau alone, and its message tells what the cause says."""
     made = run(tmp_path, """

@@ -2,8 +2,9 @@
 
 import sys
 
-from flambeau.script import importer
+from flambeau.script import importer, tracebacks
 
 del sys.modules["torch"]
 importer.install()
 importer.find("torch")
+tracebacks.in_texts()
