@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _NAMES = {float32: "FLOAT", float64: "DOUBLE", int8: "INT8_T", int16: "INT16_T", int32: "INT32_T", int64: "INT64_T", uint8: "UINT8_T", uint16: "UINT16_T",
           uint32: "UINT32_T", uint64: "UINT64_T", complex64: "C_FLOAT_COMPLEX", complex128: "C_DOUBLE_COMPLEX", bool_: "UINT8_T"}
 _OPS = {"sum": "SUM", "product": "PROD", "min": "MIN", "max": "MAX", "band": "BAND", "bor": "BOR", "bxor": "BXOR"}
-_PARTS = 1 << 16  # bytes from which ranks combine a part each what MPI does not combine itself
+_PARTS = 1 << 22  # bytes from which ranks combine a part each what MPI does not combine itself: below, one exchange is quicker than two
 _own_ops: dict[tuple[str, dtype], Any] = {}
 
 
