@@ -164,22 +164,24 @@ def test_the_number_can_change_between_launches(mark) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_has_workers_of_its_own(mark) -> None:
     native.set_num_threads(3)
-    seen = np.zeros(256, np.int64)
-    run = mark(256, 4)
+    seen = np.zeros(1 << 18, np.int64)
+    run, long = mark(256, 4), mark(1 << 18, 8)
     stop = threading.Event()
     # a job may be running at the very moment of the fork
-    busy = threading.Thread(target=lambda: [run(seen.ctypes.data) for _ in iter(stop.is_set, True)])
+    busy = threading.Thread(target=lambda: [long(seen.ctypes.data) for _ in iter(stop.is_set, True)])
     busy.start()
     try:
-        for _ in range(5):
+        for _ in range(40):
             child = os.fork()
             if child == 0:
                 code = 1
                 try:
+                    left = seen.copy()
                     own = np.zeros(256, np.int64)
                     for _ in range(50):
                         run(own.ctypes.data)
                     code = 0 if (own == 50).all() and native._started == 2 else 2
+                    code = code if (seen == left).all() else 3  # nobody goes on with what the parent's thread was at
                 finally:
                     os._exit(code)
             deadline = time.monotonic() + 20

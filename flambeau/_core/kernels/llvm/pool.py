@@ -355,6 +355,12 @@ define internal void @no_workers() #0 {
   store atomic i32 0, ptr @sleeping monotonic, align 4
   store atomic i32 0, ptr @busy monotonic, align 4
   store i32 -1, ptr @avoided
+  ; what a thread was at that the fork left behind is nobody's: its arguments lay on that thread's stack
+  %generation = load atomic i32, ptr @generation monotonic, align 4
+  %g64 = zext i32 %generation to i64
+  %high = shl i64 %g64, 32
+  %closed = or i64 %high, 4294967295
+  store atomic i64 %closed, ptr @ticket seq_cst, align 8
   ret void
 }
 """
