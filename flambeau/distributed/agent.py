@@ -232,16 +232,18 @@ def _why(status: int) -> str:
 
 
 def _clean(ranks: Ranks) -> None:
-    """Shared memory that killed ranks of MPICH have left."""
+    """Shared memory that killed ranks have left: MPICH's, and UCX's, which has a name of no rank, so one that was made just now may be another's."""
     try:
         left = os.listdir("/dev/shm")
     except OSError:
         return
     for name in left:
-        if name.startswith("mpich_shm_"):
+        if name.startswith(("mpich_shm_", "ucx_shm_posix_")):
             path = os.path.join("/dev/shm", name)
             with contextlib.suppress(OSError):
-                if os.stat(path).st_uid == os.getuid() and not _in_use(path):
+                found = os.stat(path)
+                young = name.startswith("ucx") and time.time() - found.st_mtime < 1.0
+                if found.st_uid == os.getuid() and not young and not _in_use(path):
                     os.unlink(path)
 
 

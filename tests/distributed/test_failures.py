@@ -147,6 +147,26 @@ def test_a_rank_that_is_gone_under_mpiexec(tmp_path, how: str, told: str) -> Non
     assert done.stderr.count("DistBackendError: rank 1 is gone") == 2
 
 
+def test_what_killed_ranks_left_is_cleared_away() -> None:
+    import mmap
+
+    from flambeau.distributed import agent
+    paths = [f"/dev/shm/ucx_shm_posix_test{os.getpid()}{kind}" for kind in ("left", "mapped", "young")]
+    try:
+        for path in paths:
+            with open(path, "wb") as f:
+                f.write(bytes(4096))
+            if "young" not in path:
+                os.utime(path, (time.time() - 10,) * 2)
+        with open(paths[1], "rb") as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ):
+            agent._clean(None)  # type: ignore[arg-type]
+        assert [os.path.exists(path) for path in paths] == [False, True, True]
+    finally:
+        for path in paths:
+            if os.path.exists(path):
+                os.unlink(path)
+
+
 def test_a_bus_error_names_the_shared_memory(tmp_path) -> None:
     done = run(tmp_path, "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGBUS)")
     assert "rank 1 failed first, by signal SIGBUS; MPI's shared memory lies in /dev/shm, which has" in done.stderr and done.returncode == 128 + 7
