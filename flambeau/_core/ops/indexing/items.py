@@ -242,7 +242,7 @@ def _assign(view: Tensor, value: Any) -> None:
             shape = shape[1:]
         value = value.view(shape) if shape != tuple(value.meta.shape) else value
         if value.meta.numel == 1:  # one value may be of the elements that are written
-            view.copy_(value.clone() if value.store.ptr == view.store.ptr else value)
+            view.copy_(value.clone() if view.meta.numel > 1 and value.store.ptr == view.store.ptr else value)
         else:
             view.copy_(value.expand(to))
 
