@@ -33,10 +33,9 @@ def test_calls_in_a_region_are_learned() -> None:
     x, k = torch.randn(2, 3, 8, 8).bfloat16(), torch.randn(4, 3, 3, 3).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         first = torch.conv2d(x, k)
-        body = entered(lambda: torch.conv2d(x, k))
         for _ in range(8):
             assert torch.conv2d(x, k).equal(first)
-        assert len(entered(lambda: torch.conv2d(x, k))) < len(body)
+        assert not entered(lambda: torch.conv2d(x, k))
     assert torch.conv2d(x, k).equal(first)
 
 
@@ -71,7 +70,6 @@ def test_what_no_class_is_said_of_is_learned_for_each_region() -> None:
     x, at = torch.randn(5, 4), torch.tensor([2, 0])
     here = torch.autocast("cpu", dtype=torch.bfloat16), torch.autocast("cpu", dtype=torch.float16), torch.autocast("cpu", enabled=False)
     want = torch.bfloat16, torch.float16, torch.float32
-    body = entered(lambda: x[at])
     for _ in range(8):
         for region, d in zip(here, want, strict=True):
             with region:
@@ -79,7 +77,7 @@ def test_what_no_class_is_said_of_is_learned_for_each_region() -> None:
                 assert x[at].equal(x.index_select(0, at)) and torch.arange(6).tolist() == [0, 1, 2, 3, 4, 5]
         assert torch.inner(x, x).dtype is torch.float32
     with here[0]:
-        assert len(entered(lambda: x[at])) < max(len(body), 2)
+        assert not entered(lambda: x[at])
 
 
 def test_recorded_calls_in_a_region_have_their_gradients() -> None:
