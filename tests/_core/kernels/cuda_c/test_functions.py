@@ -10,6 +10,7 @@ from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import interpret, target
 from flambeau._core.kernels.cuda_c import render
 from flambeau._core.kernels.cuda_c.values import device_function
+from flambeau._core.kernels.formulas import plain
 from flambeau._core.kernels.programs import Map
 from flambeau._core.ops.special import _polygamma
 from tests._core.kernels.cuda_c import host
@@ -57,7 +58,7 @@ def test_polygamma(d: dtype) -> None:
     x = interpret.narrow_bfloat16(given) if d is bfloat16 else given.astype(d.np)
     exact = (interpret.widen_bfloat16(x) if d is bfloat16 else x).astype(np.float64)
     orders = (0, 1, 2, 3, 8, 13, 30)
-    kernels = [render(Map((_polygamma(E.input(0, d), n),), (d,)), x.shape, ((1,), (1,))) for n in orders]
+    kernels = [render(Map(plain((_polygamma(E.input(0, d), n),)), (d,)), x.shape, ((1,), (1,))) for n in orders]
     batch = host.Batch(kernels, checked=False)
     limits = {"float16": (65504.0, 2.0 ** -11, 2.0 ** -24), "bfloat16": (3.3895e38, 2.0 ** -8, 1e-40), "float32": (3.4028e38, 2.0 ** -23, 2e-45)}
     most, unit, least = limits[d.name]
