@@ -91,14 +91,17 @@ around.append(_Outside)
 
 
 def opened(count: int) -> None:
-    """So many regions were opened (or, for a negative number, closed) in some thread."""
-    before, regions[0] = regions[0], regions[0] + count
-    if not before and regions[0]:
-        push(_regions)
-        capture.now.__class__ = _Now
-    elif before and not regions[0]:
-        capture.now.__class__ = capture.Now
-        pop(_regions)
+    """So many regions were opened (or, for a negative number, closed) in some thread, for which the interpreter is on the stack when this returns."""
+    if not count:
+        return
+    with interpreters.lock:
+        before, regions[0] = regions[0], regions[0] + count
+        if not before and regions[0]:
+            push(_regions)
+            capture.now.__class__ = _Now
+        elif before and not regions[0]:
+            capture.now.__class__ = capture.Now
+            pop(_regions)
 
 
 def lower(kind: str) -> dtype | None:

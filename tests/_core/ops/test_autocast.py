@@ -131,3 +131,27 @@ def test_regions_of_some_threads() -> None:
     for t in threads:
         t.join(120)
     assert not wrong
+
+
+def test_no_call_comes_between_a_region_and_its_casts() -> None:
+    """Threads that open and close regions at any moment: each call in one is cast."""
+    x, wrong = torch.randn(3, 3), []
+    for _ in range(20):
+        x @ x
+
+    def work() -> None:
+        for _ in range(10_000):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                if (x @ x).dtype is not torch.bfloat16:
+                    wrong.append(1)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(300)
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong and autocast.regions == [0] and (x @ x).dtype is torch.float32
