@@ -147,7 +147,7 @@ def _entered(x: Any, level: Level) -> Any:
 
 def slopes(function: Any, outputs: Any, inputs: Any, vectors: Any, **options: Any) -> Any:
     """`autograd.grad` of examples: of their batches."""
-    level = max((x.level for x in members((list(outputs), list(inputs)))), key=lambda v: v.number)
+    level = _innermost((list(outputs), list(inputs)))
     for x in inputs:
         if not level.has(x):
             raise RuntimeError("vmap: a gradient in a tensor that all examples share: take it by func.grad, which tells the examples' apart")
@@ -163,7 +163,7 @@ def slopes(function: Any, outputs: Any, inputs: Any, vectors: Any, **options: An
 
 def _dual(make: Any, tensor: Any, tangent: Any, level: Any) -> Batched:
     """Examples with tangents: the batch with a batch of tangents."""
-    outer = max((x.level for x in members((tensor, tangent))), key=lambda v: v.number)
+    outer = _innermost((tensor, tangent))
     return batched(make(outer.spread(tensor), outer.spread(tangent), level), outer)
 
 
@@ -175,7 +175,7 @@ def _parts(take: Any, x: Batched, level: Any) -> tuple[Batched, Batched | None]:
 
 def applied(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An autograd.Function on examples: by its own `vmap`, else example by example."""
-    level = max((x.level for x in members((args, kwargs))), key=lambda v: v.number)
+    level = _innermost(args, kwargs)
     rule = None if function.vmap is Function.vmap else function.vmap  # a rule of the function's own
     if rule is None:
         return by_examples(level, function.apply, args, kwargs)
@@ -207,7 +207,7 @@ def replaced(x: Any, change: Any) -> Any:
     return duals.replaced(x, change, Batched)
 
 
-def _innermost(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Level:
+def _innermost(args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Level:
     """The innermost level of the batched tensors among arguments."""
     found: Any = None
     for x in (*args, *kwargs.values()) if kwargs else args:

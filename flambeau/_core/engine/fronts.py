@@ -108,7 +108,7 @@ class Signature:
 
     def handed_on(self) -> tuple[str, ...]:
         """The parameters that a call with `out=` hands on, which is never one in a deprecated order."""
-        return (*self.names(), *([self.rest] if self.rest is not None and self.kinds[self.rest] != OLD else []), *filter(None, (self.more,)))
+        return (*self.keyed(), *filter(None, (self.more,)))
 
     def keyed(self) -> tuple[str, ...]:
         """The parameters that a plan's key is made of."""
@@ -344,7 +344,7 @@ def defaults(s: Signature, told: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _learned_keys(s: Signature) -> str:
-    names = (*s.names(), *([s.rest] if s.rest is not None and s.kinds[s.rest] != OLD else []))
+    names = s.keyed()
     more = f", None if not {s.more} else constant({s.more})" if s.more else ""  # for which there is no constant
     found = {n: _learned_key(n, s.kinds[n], s.loose(n), s.default(n) if n != s.rest else MISSING) for n in names}
     if s.rest in found and s.kinds[s.rest] == CONSTANT:

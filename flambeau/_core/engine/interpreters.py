@@ -81,14 +81,15 @@ def unseen(operation: Operation) -> None:
 
 def through(operation: Operation, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call, past all interpreters that see the operation, the last pushed first."""
-    direct = function
-    if len(stack := _stack) == 1 and stack[0].sees(operation):
-        return stack[0].call(operation, function, args, kwargs)
-    for interpreter in stack:
+    last: Interpreter | None = None
+    for interpreter in _stack:
         if interpreter.sees(operation):
-            function = partial(_one, interpreter, operation, function)
-    if function is direct:
-        unseen(operation)
+            if last is not None:
+                function = partial(_one, last, operation, function)
+            last = interpreter
+    if last is not None:
+        return last.call(operation, function, args, kwargs)
+    unseen(operation)
     return function(*args, **kwargs)
 
 

@@ -19,9 +19,9 @@ class Into(Operation):
     def __init__(self, of: Operation) -> None:
         s = of._signature()
         names = s.handed_on()
-        first = next((i for i, n in enumerate(names) if n in s.names() and s.default(n) is not MISSING), len(names))
-        defaults = [s.default(n) if n in s.names() else MISSING for n in names[first:]]
-        flat = Signature(("out", *names), (), defaults, None, {**s.kinds, "out": OPEN})
+        defaults = [s.default(n) for n in names]
+        first = next((i for i, found in enumerate(defaults) if found is not MISSING), len(names))
+        flat = Signature(("out", *names), (), defaults[first:], None, {**s.kinds, "out": OPEN})
         flat.untold = s.untold
         super().__init__(of.name, of.into, signature=flat, shown=of.function.__name__)
 

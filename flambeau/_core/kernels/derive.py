@@ -161,9 +161,11 @@ class Arrived:
             made = where(c, made, zero) if holds else where(c, zero, made)
         return made
 
-    def branch(self, condition: Expr, holds: bool) -> Arrived | None:
-        """What comes to a branch of a `where`; None: nothing, as the case holds nowhere."""
-        return None if (condition, not holds) in self.cases else Arrived(self.g, self.cases | {(condition, holds)})
+    def branches(self, e: Expr) -> Iterator[tuple[Expr, Arrived | None]]:
+        """The two branches of a `where`, with what comes to each; None: nothing, as its case holds nowhere."""
+        condition, *ways = e.args
+        for way, holds in zip(ways, (True, False), strict=True):
+            yield way, None if (condition, not holds) in self.cases else Arrived(self.g, self.cases | {(condition, holds)})
 
     def plus(self, o: Arrived) -> Arrived:
         """Both gradients."""
@@ -217,8 +219,7 @@ def gradients(roots: Sequence[Expr], upstream: Sequence[Expr | None], wanted: Se
 def _passed(e: Expr, arrived: Arrived, wanted: Sequence[Expr]) -> Iterator[tuple[Expr, Arrived | None]]:
     """What of the gradient of `e` goes to which of its operands, or to operands of these."""
     if e.op == "where":
-        condition, yes, no = e.args
-        yield from ((yes, arrived.branch(condition, True)), (no, arrived.branch(condition, False)))
+        yield from arrived.branches(e)
         return
     passed = _past_exp(e, arrived.g) if e.op == "div" and all(e.args[1] is not w for w in wanted) else None
     for a, g in passed or zip(ways(e), by_rule(e, arrived.g), strict=True):

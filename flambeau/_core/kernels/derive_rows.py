@@ -58,8 +58,7 @@ def _add(total: dict[Expr, Arrived], a: Expr, came: Arrived, over: F.Place) -> N
 
 def _passed(e: Expr, arrived: Arrived) -> Iterator[tuple[Expr, Arrived | None]]:
     if e.op == "where":
-        condition, yes, no = e.args
-        yield from ((yes, arrived.branch(condition, True)), (no, arrived.branch(condition, False)))
+        yield from arrived.branches(e)
         return
     if e.op == "scan":  # which takes in what other places have
         arrived = Arrived(arrived.chosen())

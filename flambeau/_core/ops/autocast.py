@@ -36,16 +36,10 @@ _FIELD = fields.of("autocast")
 
 
 @functools.cache
-def _classes(text: str) -> dict[str, str]:
-    """The class of each device type, of the text of a field."""
-    parts = [p.split() for p in text.split(", ")]
-    return {"cpu": parts[0][0], "cuda": parts[0][0]} if len(parts[0]) == 1 else dict(parts)
-
-
-@functools.cache
 def _class_on(name: str, kind: str) -> str | None:
-    """The class that an operation has on devices of a type."""
-    return _classes(_FIELD[name]).get(kind)
+    """The class that an operation has on devices of a type, by its field's text: one for all, or one for each."""
+    parts = [p.split() for p in _FIELD[name].split(", ")]
+    return parts[0][0] if len(parts[0]) == 1 else dict(parts).get(kind)
 
 
 class _Regions(Interpreter):
