@@ -17,8 +17,9 @@ needs_mpi = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reaso
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's environment for a script of its own."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD_SIZE", "MASTER_", "FLAMBEAU_SIM", "PMI"))}
+    """This process's environment for a script of its own: several ranks print to one pipe, each line in one piece."""
+    others = ("RANK", "WORLD_SIZE", "MASTER_", "FLAMBEAU_SIM", "PMI", "PYTHONUNBUFFERED")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(others)}
     env["PYTHONPATH"] = os.pathsep.join([str(HERE), env.get("PYTHONPATH", "")])
     return {**env, **more}
 

@@ -79,11 +79,11 @@ budget = Budget()
 
 def captured(work: Callable[[list[Tensor]], Any], copies: list[Tensor], streams: int, bare: bool = False, dry: Any = None) -> tuple[capture.Capture, Any]:
     """What `work` on these asks for, and gives; streams, bare, dry: see `Capture`. Raises Unrepeatable where it is much."""
-    before = [] if dry is None else [(t.meta, t.ptr, t.store) for t in copies]
+    before = [(t.meta, t.ptr, t.store) for t in copies]
     with capture.Capture(streams, bare, dry) as captured:
         made = work(copies)
-    if any(t.meta is not m or t.ptr != p or t.store is not s for t, (m, p, s) in zip(copies, before, strict=False)):
-        raise capture.Unrepeatable("an operand lies otherwise afterwards")  # on the CPU comparing would have shown it
+    if any(t.meta is not m or t.ptr != p or t.store is not s for t, (m, p, s) in zip(copies, before, strict=True)):
+        raise capture.Unrepeatable("an operand lies otherwise afterwards")  # a replay would write where the operand it is given does not reach
     if len(captured.steps) > _MOST_STEPS:
         raise capture.Unrepeatable("many launches")
     return captured, made

@@ -11,6 +11,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import Tensor
+from flambeau._core.engine import learning
 from flambeau._core.runtime import dispatch
 
 from .public_operations import ANYTHING, bits, lines, ops_lines, ops_timing, ops_values
@@ -109,6 +110,19 @@ def test_another_shape_is_resized_and_told_another_type_refused(name: str) -> No
     for _ in range(4):
         turned.zero_()
         assert call(X, turned) is turned and turned.equal(want)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_resizes_is_not_replayed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay would write where the `out` that it is given has no memory."""
+    replayed: list[Any] = []
+    forward = learning.replays.forward
+    monkeypatch.setattr(learning.replays, "forward", lambda script, *rest, **more: replayed.append(script.written) or forward(script, *rest, **more))
+    call, want = CALLS[name], CALLS[name](X, torch.empty(0))
+    for n in range(6):
+        out = torch.empty(0, 1 + len(name))  # a layout that no other test gives
+        assert call(X, out) is out and out.equal(want), n
+    assert not any(replayed)
 
 
 def test_memory_that_is_read_too() -> None:
