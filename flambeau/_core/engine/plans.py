@@ -336,10 +336,9 @@ class Relaid:
         extra = {"name": view.name} if view.name else None
 
         def run(t: Tensor, *_: Any) -> Tensor:
-            if t.node is not None and grad_on():
+            if (t.node is not None or t.base is not None) and grad_on() and inplace.check(t, (t,)):
                 if backward is None:
                     return general(t)
-                inplace.check(t, (t,))
                 t.node = tape.new(backward, (t.node,), saved, None if extra is None else extra.copy())
                 if tape.anomaly.on:
                     tape.anomaly.note(t.node)

@@ -421,12 +421,19 @@ for _name, _shows in _RELAID.items():
     relaying(_name, _shows)
 
 
+def _resizable(t: Tensor, _: Any = None) -> Tensor:
+    """The tensor, if nothing is recorded of it or its base."""
+    if t.node is not None or (t.base is not None and t.requires_grad):
+        raise RuntimeError("cannot resize variables that require grad")
+    return t
+
+
 def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compose:
     """The plan of giving a tensor a shape, in a memory format or row-major; one that it has already leaves its strides as they are.
     Raises RuntimeError for a format that says no strides, or is for another number of axes."""
     name = getattr(memory_format, "name", None)
     if name is None and shape == tuple(self.meta.shape):
-        return Compose(lambda t, _=None: t)
+        return Compose(_resizable)
     if name == "preserve_format":
         raise RuntimeError(f"Unsupported memory format {memory_format}: resize_ takes contiguous_format, channels_last or channels_last_3d")
     strides = None if name is None else strides_for(shape, (), memory_format)
@@ -434,9 +441,7 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compos
     nbytes = m.nbytes
 
     def run(t: Tensor, _: Any = None) -> Tensor:
-        if t.node is not None:
-            raise RuntimeError("cannot resize variables that require grad")
-        store = t.store
+        store = _resizable(t).store
         store.version += 1  # which is an error outside inference mode where it was made there
         if nbytes <= store.meta.nbytes - (t.ptr - store.ptr):
             t.meta = m
@@ -448,9 +453,7 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> Compos
 def _resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Any:
     """Another shape in place, row-major or in `memory_format`; the storage grows when it must, and new elements are uninitialised.
     A shape that it has already changes nothing, unless a format is given."""
-    if self.node is not None:
-        raise RuntimeError("cannot resize variables that require grad")
-    return _resized(self, sizes_of("resize_", size), memory_format)
+    return _resized(_resizable(self), sizes_of("resize_", size), memory_format)
 
 
 planned("resize_", _resize_, spaces=(), kinds={"size": SIZES}, gives="Tensor")
@@ -458,8 +461,7 @@ planned("resize_", _resize_, spaces=(), kinds={"size": SIZES}, gives="Tensor")
 
 def _resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:
     """`resize_` to another tensor's shape; `memory_format=preserve_format` asks for channels last where the template has them."""
-    if self.node is not None:
-        raise RuntimeError("cannot resize variables that require grad")
+    _resizable(self)
     m = the_template.meta
     if getattr(memory_format, "name", None) == "preserve_format":
         last = not m.contiguous and layout.is_channels_last(m.shape, m.strides)

@@ -57,8 +57,10 @@ def dense_of(t: Tensor) -> Tensor:
 
 
 def assign(self: Tensor, result: Tensor) -> Tensor:
-    """Writes a differentiable result into `self`, which takes over its history."""
+    """Writes a differentiable result into `self`, which takes over its history.  Raises RuntimeError where that may not be recorded."""
     node = result.node
+    if _grad.get():
+        inplace.check(self, (self, result))
     checks.may_write(self)
     copy_into(self, result)
     if node is not None and _grad.get():

@@ -482,9 +482,7 @@ _addr, _ = _added("addr", lambda a, b: outer(a, b), _two_vectors)
 def _addr_inplace(self: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     from .copies import assign
     from .outputs import castable
-    if _outer_added(self, vec1, vec2) and tuple(self.meta.shape) == (vec1.meta.numel, vec2.meta.numel) and beta != 0 and not tape.recording(self, vec1, vec2):
-        if beta != 1:
-            self.mul_(beta)
+    if _outer_added(self, vec1, vec2) and tuple(self.meta.shape) == (vec1.meta.numel, vec2.meta.numel) and beta == 1 and not tape.recording(self, vec1, vec2):
         made: Tensor = self.addcmul_(vec1.unsqueeze(1), vec2, value=alpha)
         return made
     made = addr(self, vec1, vec2, beta=beta, alpha=alpha)

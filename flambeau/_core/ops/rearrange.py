@@ -7,7 +7,9 @@ from operator import index
 from typing import Any
 
 from .. import layout
+from ..autograd import inplace as in_place
 from ..autograd import tape
+from ..autograd.mode import _grad
 from ..dtypes import dtype as dtype_class
 from ..dtypes import float32, float64, int32, int64
 from ..engine import fields
@@ -97,7 +99,7 @@ def _triangle(name: str, keep: Any) -> None:
                            f"{name.capitalize()}Backward0")
 
     def inplace(self: Tensor, diagonal: int = 0) -> Tensor:
-        if tape.recording(self):
+        if _grad.get() and in_place.check(self, (self,)):
             return assign(self, function(self, diagonal))
         may_write(self)
         m = self.meta

@@ -69,7 +69,7 @@ def _signature(body: Callable[..., Any]) -> Signature:
 def relaying(name: str, shows: Callable[..., Tensor]) -> None:
     """Registers the operation that gives its operand itself the layout that the view operation `shows` would show."""
     def general(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if self.node is not None and _grad.get():
+        if _grad.get():
             inplace.check(self, (self,))
         made = shows(self, *args, **kwargs)
         node = made.node
@@ -81,7 +81,7 @@ def relaying(name: str, shows: Callable[..., Tensor]) -> None:
 
     def plan(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         if shown.planned:
-            if self.node is not None and _grad.get():
+            if _grad.get():
                 inplace.check(self, (self,))
             made = body(self, *args, **kwargs)
             if type(made) is View:

@@ -72,7 +72,7 @@ def test_a_call_is_learned_after_a_few_and_then_runs_without_the_body() -> None:
         assert op.times == n or n == learning.AFTER
     op.times = 0
     found = op.call(x, y)
-    assert op.times == 0 and torch.equal(found, expected) and not trials.refused
+    assert op.times == 0 and torch.equal(found, expected) and "counted" not in trials.refused
     for a, b in ((torch.randn(3, 4), torch.full((3, 4), float("nan"))), (x, x), (torch.randn(3, 4), x)):
         assert np.array_equal(op.call(a, b).numpy(), ((a * b).sum(0) * 2.0).numpy(), equal_nan=True) and op.times == 0
 

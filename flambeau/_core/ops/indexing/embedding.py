@@ -78,8 +78,8 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     if indices.meta.dtype.name not in ("int64", "int32"):
         raise RuntimeError(f"Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got "
                            f"torch.{title(indices.meta.dtype)}Tensor instead (while checking arguments for embedding_renorm_)")
-    if _grad.get() and inplace.of_leaf(input):
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if _grad.get():
+        inplace.check(input, (input,))
     at: Any = indices.reshape(-1)
     n = input.meta.shape[0]
     if at.meta.numel and not at.meta.device.type == "meta" and bool(((at < 0) | (at >= n)).any()):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ... import layout
-from ...autograd import tape
+from ...autograd import inplace
+from ...autograd.mode import _grad
 from ...dtypes import int64
 from ...tensor import Tensor
 from ..checks import no_overlap, same_device
@@ -38,8 +39,9 @@ def _check_put(input: Tensor, index: Tensor, source: Tensor) -> None:  # noqa: A
 def put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Writes (or adds) elements at positions of the flattened tensor."""
     from ..copies import assign
+    recorded = _grad.get() and inplace.check(self, (self, source))
     no_overlap(self, index, source)
-    if self.meta.contiguous and not tape.recording(self, source):  # few elements into a large tensor cost no copy of it
+    if self.meta.contiguous and not recorded:  # few elements into a large tensor cost no copy of it
         _check_put(self, index, source)
         put_at(self.detach().reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
         return self
