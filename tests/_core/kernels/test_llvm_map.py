@@ -320,6 +320,31 @@ def test_transposed_copies(d: dtype, shape: tuple[int, ...]) -> None:
     both(Map((E.where(E.cast(E.input(0, d), bool_), E.input(0, d), E.input(1, d)),), (d, d)), t.shape, [t, b])
 
 
+@pytest.mark.parametrize("d", [float32, float64, int8, bfloat16, bool_], ids=str)
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 8, 15, 16])
+def test_channels_beside_and_behind_one_another(d: dtype, length: int) -> None:
+    """Images of so many channels from planes to pixels and back, and pixels from wider ones."""
+    rng = np.random.default_rng(21)
+    planes = values(d, 2 * length * 9 * 23, rng).reshape(2, length, 9, 23)
+    pixels = planes.transpose(0, 2, 3, 1)
+    copy = Map((E.input(0, d),), (d,))
+    both(copy, pixels.shape, [pixels])
+    both(copy, planes.shape, [np.ascontiguousarray(pixels).transpose(0, 3, 1, 2)])
+    both(copy, (414, length), [values(d, 414 * 17, rng).reshape(414, 17)[:, :length]])
+    row = values(d, length, rng)
+    both(Map((E.where(E.cast(E.input(0, d), bool_), E.input(0, d), E.input(1, d)),), (d, d)), pixels.shape, [pixels, np.broadcast_to(row, pixels.shape)])
+
+
+@pytest.mark.parametrize("d", [float32, float64, uint8, bool_], ids=str)
+@pytest.mark.parametrize("step", [5, 2, -1, -2, -7])
+def test_elements_that_lie_apart_are_read_and_written(d: dtype, step: int) -> None:
+    for n in (1, 15, 33, 70):
+        a = values(d, 3 * n * abs(step), np.random.default_rng(22)).reshape(3, -1)[:, ::step]
+        out = np.zeros((3, n * abs(step)), d.np)[:, ::step]
+        both(Map((E.input(0, d),), (d,)), (3, n), [a])
+        both(Map((E.input(0, d),), (d,)), (3, n), [np.ascontiguousarray(a)], outs=[out])
+
+
 # numbers, offsets ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("d", REAL, ids=str)
 def test_numbers_at_launch(d: dtype) -> None:

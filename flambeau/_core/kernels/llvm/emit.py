@@ -318,6 +318,29 @@ class Emitter:
             v = self._gather(element, lanes, d.itemsize, address, offsets, mask)
         return self.from_memory(v, d, lanes)
 
+    def load_apart(self, d: dtype, lanes: int, address: str, step: str, mask: str | None = None) -> str:
+        """The elements at `address` and every `step` bytes on.  Their places are worked out as single numbers: taken out of a vector again they would
+        cost more than what is read."""
+        if mask is not None or lanes == 1:
+            return self.load_each(d, lanes, address, self.ramp("0", lanes, step), mask)
+        element, v, place = base_memory(d), "poison", address
+        for lane in range(lanes):
+            place = self.at(place, step) if lane else address
+            one = self.op(f"load {element}, ptr {place}, align {d.itemsize}")
+            v = self.op(f"insertelement {vec(element, lanes)} {v}, {element} {one}, i64 {lane}")
+        return self.from_memory(v, d, lanes)
+
+    def store_apart(self, d: dtype, lanes: int, value: str, address: str, step: str, mask: str | None = None) -> None:
+        """Elements to `address` and every `step` bytes on, in this order; see `load_apart`."""
+        if mask is not None or lanes == 1:
+            self.store_each(d, lanes, value, address, self.ramp("0", lanes, step), mask)
+            return
+        element, v, place = base_memory(d), self.to_memory(value, d, lanes), address
+        for lane in range(lanes):
+            place = self.at(place, step) if lane else address
+            one = self.op(f"extractelement {vec(element, lanes)} {v}, i64 {lane}")
+            self.line(f"store {element} {one}, ptr {place}, align {d.itemsize}")
+
     def _gather(self, element: str, lanes: int, align: int, address: str, offsets: str, mask: str | None) -> str:
         where = self.op(f"getelementptr i8, ptr {address}, {vec('i64', lanes)} {offsets}")
         t = vec(element, lanes)

@@ -362,7 +362,7 @@ class _Kernel:
                 return em.load(e.dtype, lanes, here, mask)
             if self.classes[k] != "s" and lanes > 1 and mask is None:
                 return em.load_stepping(e.dtype, lanes, here, self.classes[k])
-            return em.load_each(e.dtype, lanes, here, em.ramp("0", lanes, steps[k]), mask)
+            return em.load_apart(e.dtype, lanes, here, steps[k], mask)
         if e.op == "scalar":
             return self.scalars.get((e.value, lanes)) or em.broadcast(self.scalars[e.value, 1], _base(e), lanes)
         if e.op == "coord":
@@ -449,7 +449,7 @@ class _Kernel:
         if self.classes[k] == "1":
             em.store(d, lanes, value, here, mask, streaming)
         else:
-            em.store_each(d, lanes, value, here, em.ramp("0", lanes, steps[k]), mask)
+            em.store_apart(d, lanes, value, here, steps[k], mask)
 
     def scatter(self, e: Expr, mode: str, here: str, value: str, lanes: int, mask: str | None) -> None:
         em = self.em

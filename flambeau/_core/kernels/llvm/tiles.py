@@ -159,7 +159,7 @@ class _Tiles:
             if self.classes[k] == "0":
                 from .emit import base
                 return em.broadcast(em.load(e.dtype, 1, place), base(e.dtype), lanes)
-            return em.load_each(e.dtype, lanes, place, em.ramp("0", lanes, self.along_i[k]))
+            return em.load_apart(e.dtype, lanes, place, self.along_i[k])
         values = lower(em, self.program.outs, lanes, leaf)
         for k, v in enumerate(values):
             em.store(self.types[k], lanes, v, self._place(at, k, i, j), None, streaming)

@@ -234,7 +234,7 @@ class Frame:
             return em.load(d, lanes, here, mask)
         if kind != "s" and lanes > 1 and (mask is None or em.steps_masked(d, kind, mask)):
             return em.load_stepping(d, lanes, here, kind, mask)
-        return em.load_each(d, lanes, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
+        return em.load_apart(d, lanes, here, self.vector_steps[k], mask)
 
     def store(self, k: int, value: str, at: list[str], i: str, lanes: int, mask: str | None,
               streaming: bool = False) -> None:
@@ -247,7 +247,7 @@ class Frame:
             from .emit import ty
             em.store(d, 1, em.op(f"extractelement {ty(d, lanes)} {value}, i64 0"), here)
         else:
-            em.store_each(d, lanes, value, here, em.ramp("0", lanes, self.vector_steps[k]), mask)
+            em.store_apart(d, lanes, value, here, self.vector_steps[k], mask)
 
     def invariants(self, roots: tuple[Expr, ...], along: str, lanes: int,
                    leaf: Callable[[Expr, list[str]], str]) -> dict[Expr, str]:

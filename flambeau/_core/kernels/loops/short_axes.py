@@ -1,6 +1,6 @@
 """Maps whose innermost axis is short: vectors lie along the axis outside of it, and the axis itself becomes outputs that are joined.
 
-A pixel repeated twice, two tensors stacked along a new last axis, pairs of neighbours: an axis of two or four elements fills no vector.  The
+A pixel repeated twice, two tensors stacked along a new last axis, pairs of neighbours: an axis of a few elements fills no vector.  The
 program is written once for each place along it, as outputs that lie next to one another (`Map.joined`) and step by the axis's length.
 """
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from ..expr import Expr
     from .maps import MapLoops
 
-LENGTHS = (2, 4)  # of the axis
+LONGEST = 4  # of the axis,
+LONGEST_APART = 15  # where elements that are read lie apart along it
 MOST_NODES = 16  # of a program: it is written so often
+MOST_WRITTEN = 64  # nodes in all
 LEAST = 4  # elements of the axis outside
 
 
@@ -54,10 +56,13 @@ def spread_of(program: Map, loops: MapLoops) -> Spread | None:
     if len(loops.axes) < 2:
         return None
     following, inner = loops.axes[-2:]
-    if inner.size not in LENGTHS or following.size < LEAST:
+    apart = any(abs(inner.strides[k]) > loops.sizes[k] for k in loops.used)
+    if inner.size > (LONGEST_APART if apart else LONGEST) or inner.size < 2 or following.size < LEAST:
         return None
     found = loops.facts
     if found.gathers or found.coords or program.joined or found.operations > MOST_NODES or loops.ordered:
+        return None
+    if inner.size > LONGEST and inner.size * found.operations > MOST_WRITTEN:
         return None
     dense = all(inner.strides[k] == b and following.strides[k] == b * inner.size for k, b in enumerate(loops.sizes[:loops.outs]))
     if not dense or any(s % b for a in loops.axes for s, b in zip(a.strides, loops.sizes, strict=True)):
