@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..dtypes import complex64, int64
 from . import expr as E
 from .expr import Expr, walk
 from .programs import Map, Reduce, Rows, Scan
@@ -69,7 +70,13 @@ def split(program: Program, pairs: bool = False) -> Split:
     pairs: for a renderer whose accumulators may be complex.  They are then two elements in succession, the first combined by
     "c" and the name ("cprod", "cmax", "cargmin", ...; the order is that of the real parts, then that of the imaginary ones), the
     second by "".  So are the targets of values that a map combines, and a scan becomes a `PairScan`.
+
+    What only moves numbers of 64 bits moves them as words; not with `pairs`, whose machines ask for addresses that are multiples of a word.
     """
+    moved = None if pairs or not isinstance(program, Map) else _words(program)
+    if moved is not None:
+        return Split(moved, [(k, 0) for k in range(len(program.out_types) + len(program.inputs))], [(k, "") for k in range(len(program.scalars))],
+                     [False] * (len(program.out_types) + len(program.inputs)))
     places: list[tuple[int, int]] = []
     for k, d in enumerate(program.out_types + program.inputs):
         places.extend(((k, 0), (k, d.itemsize // 2)) if d.is_complex else ((k, 0),))
@@ -100,6 +107,26 @@ def split_of(program: Program, pairs: bool = False) -> Split | None:
     if key not in _splits:
         _splits[key] = split(program, pairs) if is_complex(program) else None
     return _splits[key]
+
+
+def _words(p: Map) -> Map | None:
+    """The map with words in place of complex numbers of two 32-bit parts; None where anything but their places is asked for."""
+    done: dict[Expr, Expr] = {}
+    for e in walk(p.roots()):
+        args = tuple([done[a] for a in e.args])
+        if not e.dtype.is_complex:
+            if any(a.dtype.is_complex for a in e.args):
+                return None
+            done[e] = E.make(e.op, e.dtype, args, e.value) if args else e
+        elif e.dtype is complex64 and e.op in ("input", "gather", "where"):
+            done[e] = E.make(e.op, int64, args, e.value)
+        else:
+            return None
+    if any(d.is_complex for d in p.scalars) or any(t is not None and t[0] != "set" for t in p.targets):
+        return None
+    targets = tuple([None if t is None else (t[0], done[t[1]]) for t in p.targets])
+    inputs = tuple([int64 if d is complex64 else d for d in p.inputs])
+    return Map(tuple([done[e] for e in p.outs]), inputs, p.scalars, targets, p.apart, p.unit, p.joined)
 
 
 def _numbering(types: tuple[dtype, ...]) -> tuple[tuple[dtype, ...], list[int]]:

@@ -345,6 +345,39 @@ def test_elements_that_lie_apart_are_read_and_written(d: dtype, step: int) -> No
         both(Map((E.input(0, d),), (d,)), (3, n), [np.ascontiguousarray(a)], outs=[out])
 
 
+@pytest.mark.parametrize("d", [complex64, complex128], ids=str)
+def test_complex_numbers_that_are_moved_keep_every_bit(d: dtype) -> None:
+    rng = np.random.default_rng(23)
+    a, b = values(d, 40 * 33, rng).reshape(40, 33), values(d, 33 * 40, rng).reshape(33, 40)
+    wanted = rng.integers(0, 2, (40, 33)).astype(bool)
+    x, y, c = E.input(0, d), E.input(1, d), E.input(2, bool_)
+    for first in (a, a[:, ::-1], a[::-1, ::-1]):
+        out = np.zeros((40, 33), d.np)
+        run(prepare, Map((E.where(c, x, y),), (d, d, bool_)), (40, 33), [out], [first, b.T, wanted])
+        assert out.tobytes() == np.where(wanted, first, b.T).tobytes()
+    at = rng.integers(0, 40, 50)
+    out = np.zeros((50, 33), d.np)
+    program = Map((E.gather(0, E.input(1, int64) * 33 + E.coord(1), d),), (d, int64))
+    run(prepare, program, (50, 33), [out], [np.lib.stride_tricks.as_strided(a, (50, 33), (0, 0)), np.broadcast_to(at[:, None], (50, 33))])
+    assert out.tobytes() == a[at].tobytes()
+
+
+@pytest.mark.parametrize("d", [float32, int64, bfloat16, bool_], ids=str)
+@pytest.mark.parametrize("n", [1, 5, 16, 33, 77])
+def test_rows_whose_elements_lie_evenly_apart_are_gathered(d: dtype, n: int) -> None:
+    """Row at[i] of a table that lies column by column, every second column of it, and one from its end."""
+    rng = np.random.default_rng(24)
+    table, at = values(d, 90 * 2 * n, rng).reshape(2 * n, 90), rng.integers(0, 45, 20)
+    offset = E.input(1, int64) * E.scalar(0, int64) + E.coord(1) * E.scalar(1, int64) + E.scalar(2, int64)
+    program = Map((E.gather(0, offset, d),), (d, int64), (int64,) * 3)
+    whole = np.lib.stride_tricks.as_strided(table, (20, n), (0, 0))
+    for row, column, first in ((1, 90, 0), (2, 180, 1), (1, -90, 90 * (n - 1)), (1, 0, 3)):
+        out = np.zeros((20, n), d.np)
+        run(prepare, program, (20, n), [out], [whole, np.broadcast_to(at[:, None], (20, n))], (row, column, first))
+        want = table.ravel()[at[:, None] * row + np.arange(n) * column + first]
+        assert out.tobytes() == np.ascontiguousarray(want).tobytes()
+
+
 # numbers, offsets ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("d", REAL, ids=str)
 def test_numbers_at_launch(d: dtype) -> None:

@@ -30,6 +30,7 @@ NAME = "flambeau_map"
 HEAD = f"void @{NAME}(i64 %begin, i64 %end, ptr %args, ptr %block)"
 MOST_NODES = 40  # of a formula that is written several times
 AHEAD = 2048  # bytes: costly formulas fill the window in which the CPU looks ahead in memory by itself
+NONE, ONE = const(0, int64), const(1, int64)  # slopes
 WORD_INNER, WORD_SEGMENTS, WORD_LENGTH, WORD_OUTER, WORD_STRIDES = 0, 1, 2, 3, 4
 
 
@@ -90,7 +91,7 @@ class _Kernel:
         self.outs = len(program.outs)
         self.ordered = any(t is not None for t in program.targets)
         # a row of targets next to one another cannot collide, so it may go by vectors
-        self.alone = self.ordered and not all(t is not None and self._slope(t[1]) == 1 for t in program.targets)
+        self.alone = self.ordered and not all(t is not None and self._slope(t[1]) is ONE for t in program.targets)
         self.roots = self._by_rows()
         self.changing = self._changing()
         self.lanes = 1 if self.alone else lanes_among((*program.outs, *self.changing))
@@ -288,8 +289,9 @@ class _Kernel:
     def _costs_masked(self) -> bool:
         """Whether lanes that are switched off would take single elements where whole vectors are put together from neighbours, or are read from
         anywhere, which a mask makes several times as long: rows may be short."""
+        apart = any(e.op == "gather" and (e.value >= 0 or len(e.args) > 1) for e in self.changing)
         return self.form != "flat" and self.nodes <= MOST_NODES and (
-            bool(self._joined()) or any(e.op == "gather" and e.value >= 0 for e in self.changing) or any(c not in "01s" for c in self.classes[self.outs:]))
+            apart or bool(self._joined()) or any(c not in "01s" for c in self.classes[self.outs:]))
 
     def _narrower(self) -> list[int]:
         """Of vectors that do what is left of a row behind whole blocks, where masks do not: rows may be short."""
@@ -372,7 +374,9 @@ class _Kernel:
             return em.ramp(i, lanes) if place == 0 else em.broadcast(places[place], "i64", lanes)
         if e.op == "gather":
             if e.value < 0:
-                return em.load(e.dtype, lanes, self._in_row(self.outs + ~e.value, e.args[0], args[0], lanes, i, e), mask)
+                step = self._once(e.args[1], args[1], lanes) if len(e.args) > 1 else "1"
+                here = self._in_row(self.outs + ~e.value, e.args[0], args[0], lanes, em.mul(i, step), e)
+                return em.load(e.dtype, lanes, here, mask) if step == "1" else em.load_apart(e.dtype, lanes, here, em.mul(step, str(e.dtype.itemsize)), mask)
             return em.load_each(e.dtype, lanes, self.pointers[self.outs + e.value], self._bytes(args[0], e, lanes), mask)
         raise ValueError(f"a map has no {e.op}")
 
@@ -382,39 +386,50 @@ class _Kernel:
 
     def _in_row(self, operand: int, first: Expr, value: str, lanes: int, i: str, e: Expr) -> str:
         """The address of element i of a row of an operand; first: the offset of the row's first, `value` in each lane."""
-        em, offset = self.em, self.row.get(first)
-        if offset is None:  # positions are read again where they may be written
-            offset = value if lanes == 1 else em.op(f"extractelement <{lanes} x i64> {value}, i64 0")
-        return em.at(self.pointers[operand], em.mul(em.add(offset, i), str(e.dtype.itemsize)))
+        em = self.em
+        return em.at(self.pointers[operand], em.mul(em.add(self._once(first, value, lanes), i), str(e.dtype.itemsize)))
+
+    def _once(self, number: Expr, value: str, lanes: int) -> str:
+        """A number that a row has once, `value` in each lane."""
+        known = self.row.get(number)
+        if known is None:  # positions are read again where they may be written
+            known = value if lanes == 1 else self.em.op(f"extractelement <{lanes} x i64> {value}, i64 0")
+        return known
 
     def _by_rows(self) -> tuple[Expr, ...]:
         """The program's expressions, in which what is read or written at neighbours has the offset of the row's first, which is worked out once a
-        row.  A gather that reads so has ~k for input k."""
+        row.  A gather that reads so has ~k for input k; one that reads elements evenly apart has how far as its second argument."""
         def first(offset: Expr) -> Expr:
             return rebuild((offset,), lambda e: const(0, e.dtype) if e.op == "coord" and dict(self.coords)[e.value % self.rank] == 0 else None)[0]
 
         def by_row(e: Expr) -> Expr | None:
-            return make("gather", e.dtype, (first(e.args[0]),), ~e.value) if e.op == "gather" and self._slope(e.args[0]) == 1 else None
+            slope = self._slope(e.args[0]) if e.op == "gather" else None
+            if slope is None or slope is NONE:
+                return None
+            return make("gather", e.dtype, (first(e.args[0]),) if slope is ONE else (first(e.args[0]), slope), ~e.value)
         outs, offsets = self.program.outs, [t[1] for t in self.program.targets if t is not None]
         return rebuild((*outs, *(offsets if self.alone else map(first, offsets))), by_row)
 
-    def _slope(self, offset: Expr) -> int | None:
-        """By how much an offset grows along the innermost axis: a number where that is plain to see, else None."""
-        slopes: dict[Expr, int | None] = {}
+    def _slope(self, offset: Expr) -> Expr | None:
+        """By how much an offset grows along the innermost axis, where that is plain to see: `NONE`, `ONE`, or what a row has once; else None."""
+        slopes: dict[Expr, Expr | None] = {}
         for e in walk((offset,)):
             parts = [slopes[a] for a in e.args]
+            moving = [k for k, p in enumerate(parts) if p is not NONE]
+            found: Expr | None = None
             if e.op == "coord":
-                slopes[e] = int(dict(self.coords)[e.value % self.rank] == 0)
+                found = ONE if dict(self.coords)[e.value % self.rank] == 0 else NONE
             elif e.op == "input":
-                slopes[e] = 0 if self.classes[self.outs + e.value] == "0" else None
-            elif e.op == "gather":
-                slopes[e] = None
-            elif all(p == 0 for p in parts):
-                slopes[e] = 0
-            elif e.op in ("add", "sub") and parts[0] is not None and parts[1] is not None and e.dtype is int64:
-                slopes[e] = parts[0] + parts[1] if e.op == "add" else parts[0] - parts[1]
-            else:
-                slopes[e] = None
+                found = NONE if self.classes[self.outs + e.value] == "0" else None
+            elif e.op != "gather" and not moving:
+                found = NONE
+            elif e.op in ("add", "sub") and e.dtype is int64 and moving == [0]:
+                found = parts[0]
+            elif e.op == "add" and e.dtype is int64 and moving == [1]:
+                found = parts[1]
+            elif e.op == "mul" and e.dtype is int64 and len(moving) == 1 and parts[moving[0]] is ONE:
+                found = e.args[1 - moving[0]]
+            slopes[e] = found
         return slopes[offset]
 
     def put(self, at: list[str], steps: list[str], i: str, values: list[str], lanes: int, mask: str | None,
