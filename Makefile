@@ -21,8 +21,8 @@
 #   make races    forks, capsules, exits, first calls beside threads and finalizers at any allocation, 300 rounds at moments that are drawn: hangs, crashes, wrong values; RACES="--rounds 5000 --seed 7"
 #   make failures  1,000 failures planted in jobs of several processes: each must be told by name, in time; FAILURES="--rounds 50 --seed 7"
 #   make test-slurm  ranks started by Slurm, which runs on this machine meanwhile; needs root and Debian's Slurm, skipped where there is none
-#   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes and hangs; GUARD=20000 for more
-#   make test-guard  the tests of operations and modules in such memory
+#   make guard    hostile arguments by new seeds, each block of memory between pages that nobody may touch: crashes, hangs, and replays of learned calls that differ; GUARD=20000 for more
+#   make test-guard  the tests of operations and modules in such memory; then with every call learned before it is made, and replayed there
 #   make bench    how fast, against PyTorch in the same run
 #   make bench-ops  every public operation beside PyTorch, tiny, forward and backward, worst first
 #   make test-fake-gpu  the tests of devices through the NVIDIA driver on fake libraries; needs g++, no GPU
@@ -177,6 +177,7 @@ guard: .venv/.dev
 
 test-guard: .venv/.dev
 	$(BIN)/python -m pytest -q $(WORKERS) -p tests._core.runtime.guard_pages tests/_core/ops tests/nn $(PYTEST)
+	$(BIN)/python -m pytest -q $(WORKERS) -p tests._core.runtime.guard_pages -p tests._core.engine.learned_at_once tests/_core/ops tests/_core/autograd tests/nn $(PYTEST)
 
 fuzz: .venv-parity/.made
 	@if [ "$$(cat .venv-parity/.made)" = yes ]; then $(PARITY)/python -m tools.fuzz $(FUZZ); \

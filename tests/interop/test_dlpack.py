@@ -59,6 +59,13 @@ def test_every_type_is_shared_both_ways(name):
     assert t[0, 1].item() == 0 and back[0, 1] == 0
 
 
+def test_what_requires_grad_is_refused_at_any_time():
+    for _ in range(6):
+        assert fb.from_dlpack(fb.ones(3)).tolist() == [1, 1, 1]
+    with fb.no_grad(), pytest.raises(BufferError, match="require gradient"):
+        fb.from_dlpack(fb.ones(3, requires_grad=True))
+
+
 def test_a_brain_float_keeps_its_type():
     t = fb.tensor([1.5, -2.0, 3.25], dtype=fb.bfloat16)
     for version in (None, (1, 1)):

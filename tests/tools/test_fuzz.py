@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import flambeau as fb
-from tools.fuzz import bits, classes, guard, models_generator, numerics, programs
+from tools.fuzz import bits, classes, guard, models_generator, numerics, programs, repeated
 from tools.fuzz.classes import Class, Entry, Family, Known
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,16 +126,58 @@ GUARDED = """3 T.sum args=['<torch.float32 (2,)>'] kw={ }
 6 T.cumsum args=['1'] kw={ }
 SLOW>30s 6 T.cumsum args=['1'] kw={ }
 DEVERR RuntimeError illegal address 6 T.cumsum args=['1'] kw={ }
+7 T.cov args=['1'] kw={ }
+DIFF hostile: 0: 8: by the body 1 / as a replay 2
+   -> <torch.float32 ()>
 """
 
 
 def test_outcomes_of_guarded_calls() -> None:
     found = list(guard.outcomes(GUARDED))
     assert [(kind, name, words) for kind, name, words, _ in found] == [
-        ("odd", "T.sort", "OverflowError: Python # too large to convert to C #"), ("hang", "T.cumsum", ""), ("device", "T.cumsum", "RuntimeError")]
-    assert found[0][3].startswith("5 T.sort args=") and sorted(guard.told(GUARDED)) == [3, 4, 5, 6]
+        ("odd", "T.sort", "OverflowError: Python # too large to convert to C #"), ("hang", "T.cumsum", ""), ("device", "T.cumsum", "RuntimeError"),
+        ("differs", "T.cov", "hostile: #: #: by the body # / as a replay #")]
+    assert found[0][3].startswith("5 T.sort args=") and sorted(guard.told(GUARDED)) == [3, 4, 5, 6, 7]
     assert guard.told(GUARDED)[4] == ("4 F.pad args=['x'] kw={ }", "!! TypeError pad(): bad") and guard.told(GUARDED)[6][1] == ""
     assert guard.split("DONE {}")[0] == -1 and guard.split("17 T.add args=[] kw={}")[:2] == (17, "T.add")
+
+
+def test_a_call_made_again_is_held_against_the_body(capsys: pytest.CaptureFixture[str]) -> None:
+    """By a function that says whether learned plans are looked for; the operands stay as they were."""
+    swept: list[int] = []
+    again = repeated.Repeated(fb, lambda: swept.append(1))
+    x, w = fb.arange(6.0).reshape(2, 3), fb.ones(3, requires_grad=True)
+    assert again.call(fb.nn.functional.layer_norm, [x, (3,), w], {}).requires_grad
+    assert again.call(fb.Tensor.add_, [x.t(), 1], {})._version == 1
+    with pytest.raises(IndexError):
+        again.call(fb.sort, [x, 7], {})
+    again.call(fb.empty_like, [x], {})
+    assert capsys.readouterr().out == "" and len(swept) == 4 and x.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+    def wrong(t: fb.Tensor) -> fb.Tensor:
+        return t + 1 if again.now.watched else t + (2 if t[0, 0] != t[0, 0] or t[0, 0] == 0 else 1)
+    again.call(wrong, [x], {})
+    assert capsys.readouterr().out.splitlines()[0].startswith("DIFF hostile: 0: 8: by the body")
+
+    def forgetful(t: fb.Tensor) -> fb.Tensor:
+        return t.mul_(2) if again.now.watched else t * 2
+    again.call(forgetful, [x], {})
+    assert capsys.readouterr().out.startswith("DIFF the same: 0: by the body ('operand', 0")
+
+
+def test_copies_of_operands_lie_to_one_another_as_these_do() -> None:
+    again = repeated.Repeated(fb, lambda: None)
+    whole = fb.arange(12, dtype=fb.int16)
+    given = [whole[2:8].reshape(2, 3).t(), {"out": whole[4:6]}, "word"]
+    for shift, values in ((0, ""), (3, "other"), (5, "hostile")):
+        a, named, word = again.copied(given, {}, shift, values)
+        b = named["out"]
+        assert a.stride() == (1, 3) and a.storage_offset() == 2 + shift and b.storage_offset() == 4 + shift and a.store is b.store is not whole.store
+        assert word == "word" and a[2, 0] == b[0]
+        want = {"": 4, "other": 3, "hostile": 3}[values]
+        assert b[0].item() == want, values
+    leaf = again.copied([fb.ones(2, requires_grad=True)], {}, 0, "")[0]
+    assert leaf.requires_grad and leaf.is_leaf
 
 
 NUMERICS = """fn  range  torch maxulp p99.9 #specialmismatch | flambeau
@@ -207,13 +249,15 @@ def test_files_of_known_classes_can_be_read() -> None:
     assert numerics.read(folder / "numerics.toml")[0].functions
 
 
-def test_the_guard_stands_behind_the_tensors_of_this_tree() -> None:
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_guard_stands_behind_the_tensors_of_this_tree(learned: bool) -> None:
     """A read beyond a tensor's last byte ends the process: the allocator with guard pages is in use, whatever was prepared before it came."""
     reach = ("import sys, ctypes; import flambeau as T; (T.ones(8) + 1).sum().item(); "
-             "from tools.fuzz.guard_process import connect; connect(); import guard; x = T.ones(8) + 1; assert x.sum().item() == 16.0; "
-             "y = T.ones(3, 5).contiguous().cumsum(0); assert all(t.data_ptr() in guard._cpu.living for t in (x, y)); print('so far', flush=True); "
+             "from tools.fuzz.guard_process import connect; connect(LEARNED); import guard; x = T.ones(8) + 1; assert x.sum().item() == 16.0; "
+             "y = T.ones(3, 5).contiguous().cumsum(0); living = (guard._lists or [guard._cpu])[0].living; "
+             "assert all(t.data_ptr() in living for t in (x, y)); print('so far', flush=True); "
              "ctypes.string_at(x.data_ptr(), 33)")
-    done = subprocess.run([sys.executable, "-c", reach], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", reach.replace("LEARNED", str(learned))], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stdout == "so far\n" and done.returncode < 0, done.stderr
 
 

@@ -1,7 +1,8 @@
 """The part `guard`: guard_process.py on the CPU and on simulated GPUs, in processes of its own; goes on after crashes, compares with what is known.
 
 Classes are (device and kind, function, words).  Kinds: `crash` (a signal), `hang` (half a minute), `base` and `odd` (an exception that is none of the
-five which bad arguments may raise), `device` (an error of the device that only waiting for it shows).
+five which bad arguments may raise), `device` (an error of the device that only waiting for it shows), `differs` (a replay from the call of the body).
+"learned" is the CPU again, with calls that are learned before they are made (`repeated`); of it crashes, hangs and differences alone count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from pathlib import Path
 from . import classes
 from .classes import Class
 
-MODES = ("cpu", "cuda", "cudalazy")
+MODES = ("cpu", "learned", "cuda", "cudalazy")
+WRONG = ("crash", "hang", "exit", "differs")  # of calls with any arguments
 RECORDED = 6000  # calls of each
 HANGS = 90  # seconds without a new call, after which the process is ended
 FINE = {"RuntimeError", "TypeError", "ValueError", "IndexError", "NotImplementedError"}
@@ -31,14 +33,17 @@ Call = tuple[int, str, str]  # seed, function, the call as the instrument writes
 
 
 def fresh(root: Path, instruments: Path, calls: int, seconds: float) -> bool:
-    """So many calls of each device that nobody made before; only what ends or hangs the process counts, or passes by those who catch errors."""
+    """So many calls of each device that nobody made before; only `WRONG` counts.  Of the CPU, half as many and a quarter learned, as those take twice
+    as long."""
     first = random.SystemRandom().randrange(1 << 40)
     failed = []
     for mode in MODES:
-        print(f"fuzz: guard, {mode}: seeds {first}:{first + calls}", flush=True)
-        text, found = collect(root, instruments, root, mode, first, first + calls, seconds)
-        failed += [(c, call) for c, call in found if c[0].split()[1] in ("crash", "hang", "exit")]
-        print(f"fuzz: guard, {mode}: {len(told(text))} calls", flush=True)
+        here = {"cpu": -(-calls // 2), "learned": -(-calls // 4)}.get(mode, calls)
+        begin = first + calls if mode == "learned" else first
+        print(f"fuzz: guard, {mode}: seeds {begin}:{begin + here}", flush=True)
+        text, found = collect(root, instruments, root, mode, begin, begin + here, seconds)
+        failed += [(c, call) for c, call in found if c[0].split()[1] in WRONG]
+        print(f"fuzz: guard, {mode}: {len(told(text))} calls{', each made thirteen times' if mode == 'learned' else ''}", flush=True)
     for c, call in failed:
         print(f"  {classes.said(c)}\n       {call}")
     return not failed
@@ -82,7 +87,7 @@ def collect(root: Path, instruments: Path, tree: Path, mode: str, first: int, la
     while first < last and time.monotonic() < ends:
         code, text = one_process(root, instruments, tree, mode, first, last - first, state, ends)
         everything += text
-        found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text)]
+        found += [((f"{mode} {kind}", name, words), line) for kind, name, words, line in outcomes(text) if mode != "learned" or kind in WRONG]
         now = state.read_text() if state.exists() else ""
         if now.startswith("DONE") or time.monotonic() > ends:
             break
@@ -126,6 +131,8 @@ def beside(root: Path, instruments: Path, other: Path, first: int, last: int, se
     os.environ["ONLY"] = ",".join(name for name in names[root] if name in names[other])  # the seeds choose among them: both need the same
     differ = 0
     for mode in MODES:
+        if mode == "learned":
+            continue  # what it prints are differences already
         here, there = (told(collect(root, instruments, tree, mode, first, last, seconds)[0]) for tree in (root, other))
         for seed in sorted(here.keys() & there.keys()):
             if here[seed] != there[seed]:
@@ -185,3 +192,5 @@ def outcomes(text: str) -> Iterator[tuple[str, str, str, str]]:
             yield "base", name, line.split()[1], call
         elif line.startswith("DEVERR "):
             yield "device", name, line.split()[1], call
+        elif line.startswith("DIFF "):
+            yield "differs", name, classes.plain_words(line[5:]), call

@@ -453,7 +453,8 @@ def write(name: str, s: Signature, planned: bool, out: bool, renames: bool, lear
         lines.append(f"    if out is not None: return into(out, {handed_on})")
     then = [] if own_view else [f"    if made.__class__ is Tensor and made.base is not None: known_as(made, {values})"]
     own = f" and made is not {s.names()[0]}" if s.names() else ""  # what it wrote in place is not new
-    then.append(f"    if made.__class__ is Tensor and made.store.version > 0{own}: begins(made)")
+    then += ["    if made.__class__ is not Tensor:", "        if isinstance(made, SEVERAL): all_begin(made)",
+             f"    elif made.store.version > 0{own}: begins(made)"]
     lines += _planned(s, values) if planned else _learning(s, values, then) if learns else _direct(s, values, then)
     return _compiled(name, f"<operation {name}>", lines)
 

@@ -22,7 +22,7 @@ from ..runtime import device as devices
 from ..tensor import Lazy, Meta, Tensor
 from ..unknowns import index
 from . import data, dense, fields, fronts, general, interpreters
-from .beginnings import begins
+from .beginnings import all_begin, begins
 from .fronts import (
     BUFFER,
     CONSTANT,
@@ -276,8 +276,9 @@ class Operation:
                 caches.cache(self.env, name)
             self.learner = Learner(self, s, self.env) if self._learns else None
         self.env.update(body=self.body, ask=self.ask, miss=self.miss, tripped=self.tripped, into=self.first_into, renamed=self.renamed,
-                        forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, begins=begins, TRIPS=TRIPS, MISSING=MISSING, KNOWN=KNOWN,
-                        NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, fits=fits, exact=fronts.exact, told=fronts.told,
+                        forgotten=self.forgotten, reordered=self.reordered, known_as=known_as, begins=begins, all_begin=all_begin,
+                        SEVERAL=(tuple, list), TRIPS=TRIPS, MISSING=MISSING,
+                        KNOWN=KNOWN, NUMBERS=NUMBERS, Tensor=Tensor, known=known, all_plain=all_plain, fits=fits, exact=fronts.exact, told=fronts.told,
                         PLAIN=fronts.PLAIN_CONSTANTS, GIVEN=GIVEN, given=self.given, caches=caches,
                         meant=partial(dtypes.meant, of=self.function.__name__), **_FACTORIES,
                         **fronts.defaults(s, fronts.exact if self.planned else fronts.constant))
@@ -386,7 +387,9 @@ class Operation:
             if not self.planned:
                 made = self.body(*args, **kwargs)
                 if type(made) not in GIVEN:
-                    if type(made) is Tensor and made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
+                    if type(made) is not Tensor:
+                        all_begin(made)
+                    elif made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
                         begins(made)
                     return made
                 operands = self._operands(values)
@@ -579,7 +582,9 @@ class Operation:
                 if type(made) not in PLANS:
                     if type(made) is Tensor and made.base is not None and self.name not in fields.of("own_view"):
                         known_as(made, values)
-                    if type(made) is Tensor and made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
+                    if type(made) is not Tensor:
+                        all_begin(made)
+                    elif made.store.version > 0 and not (values and made is values[0]):  # what it wrote in place is not new
                         begins(made)
                     if self.learner is not None and not asked:
                         self.learner.note(values)

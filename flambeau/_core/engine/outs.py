@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .fronts import MISSING, OPEN, Signature
+from .fronts import MISSING, OPEN, OPTIONAL, TENSOR, Signature
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class Into(Operation):
         names = s.handed_on()
         defaults = [s.default(n) for n in names]
         first = next((i for i, found in enumerate(defaults) if found is not MISSING), len(names))
-        flat = Signature(("out", *names), (), defaults[first:], None, {**s.kinds, "out": OPEN})
+        kinds = {n: OPEN if kind in (TENSOR, OPTIONAL) else kind for n, kind in s.kinds.items()}  # the body says what is wrong with what is no tensor
+        flat = Signature(("out", *names), (), defaults[first:], None, {**kinds, "out": OPEN})
         flat.untold = s.untold
         super().__init__(of.name, of.into, signature=flat, shown=of.function.__name__)
 

@@ -99,14 +99,15 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
 
 @op(tangent="linear")
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:  # noqa: A002
-    """`split_with_sizes` whose results may be written to, at the caller's risk, while recording."""
+    """`split_with_sizes` whose results are no views to autograd: they may be written to, at the caller's risk, while recording."""
     return _unsafe(split_with_sizes(input, split_sizes, dim), "UnsafeSplitWithSizesBackward0")
 
 
 def _unsafe(views: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
-    """Views of `_several` that may be written to while recording."""
+    """Views of `_several` as tensors of their own on that memory, which may be written to while recording."""
     for part in views:
         del part.__dict__["_made"]
+        part.base = None
         if part.node is not None:
             part.node[tape.EXTRA] = {**(part.node[tape.EXTRA] or {}), "name": name}
     return views

@@ -706,7 +706,7 @@ def _no_alias(obj: Any, made: Tensor) -> str:
     return f"can't alias tensor with dtype '{obj.dtype}' into dtype '{made.meta.dtype}'."
 
 
-@op(method=False)
+@op(method=False, learns=False)  # it asks whether its tensor requires grad, whatever is recorded
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of another library's array, or of a DLPack capsule; see `interop.dlpack`."""
     made: Tensor = hooks.from_dlpack(ext_tensor, device=device, copy=copy)

@@ -89,11 +89,11 @@ def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:  # noqa: 
     m = input.meta
     if generator_of(m.device, generator).counts:
         out = _counted_dirichlet(empty(m.shape, m.dtype, m.device), [input], generator)
-        out.clamp_(min=dtypes.finfo(m.dtype).tiny)  # so that every share has a logarithm
+        out = out.clamp(min=dtypes.finfo(m.dtype).tiny)  # so that every share has a logarithm
     else:
         limits = dtypes.finfo(m.dtype)
         weights = _gamma(empty(m.shape, dtypes.float64, m.device), [input], generator)
-        out = to_dtype(weights / weights.sum(-1, keepdim=True), m.dtype).clamp_(limits.tiny, 1.0 - limits.eps / 2)
+        out = to_dtype(weights / weights.sum(-1, keepdim=True), m.dtype).clamp(limits.tiny, 1.0 - limits.eps / 2)
     return tape.record(out, _dirichlet_back, (input,),
                        ((input, input.store.version), (alias(out, out.meta, out.ptr), out.store.version)), "SampleDirichletBackward0")
 

@@ -6,6 +6,7 @@ A pointwise operation is one call of `pointwise` (a formula); any other operatio
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -175,8 +176,10 @@ def out_form(name: str, function: Function, writes: Callable[..., bool] | None =
         given = (*args, *kwargs.values())
         outputs.lie_apart(name, out, given)
         outputs.forbid_recording(name, given, out)
-        if writes is not None and type(out) is Tensor and writes(out, *args, **kwargs):
-            return out
+        if writes is not None and type(out) is Tensor:
+            with contextlib.suppress(AttributeError):  # of what is no tensor: the function says so
+                if writes(out, *args, **kwargs):
+                    return out
         with no_recording():
             return outputs.write(name, out, function(*args, **kwargs), given)
     return write

@@ -213,20 +213,28 @@ class Capture:
 active: dict[int, Capture] = {}  # by thread; who looks at values asks only while there is any
 # by thread: the numbers, or streams, that its next draws are given, and the capture that was open when that began: one that opens later has its own
 redrawing: dict[int, tuple[Iterator[Any], Capture | None]] = {}
+_repeating: dict[int, int] = {}  # the threads that make calls again, and how many such blocks each is in
 
 
 class redrawn:
-    """A ``with`` block in which this thread's draws are given these numbers, which were drawn before, or copies of these streams as they were."""
+    """A ``with`` block in which this thread makes a call again: its draws are given these numbers, which were drawn before, or copies of these streams as
+    they were, and what it warns of the program has heard."""
 
     def __init__(self, numbers: Sequence[tuple[int, int] | Block]) -> None:
         self._numbers = [x.copy() if isinstance(x, Block) else x for x in numbers]
 
     def __enter__(self) -> None:
-        self._before = redrawing.get(get_ident())
+        me = get_ident()
+        self._before = redrawing.get(me)
+        _repeating[me] = _repeating.get(me, 0) + 1
         if self._numbers:
-            redrawing[get_ident()] = iter(self._numbers), active.get(get_ident())
+            redrawing[me] = iter(self._numbers), active.get(me)
 
     def __exit__(self, *exc: object) -> None:
+        me = get_ident()
+        _repeating[me] -= 1
+        if not _repeating[me]:
+            del _repeating[me]
         if self._numbers:
             if self._before is None:
                 del redrawing[get_ident()]
@@ -307,7 +315,7 @@ def _was_warned(message: str, category: type[Warning]) -> bool:
     return found is not None and found.warned(message, category)
 
 
-errors.noting.append((active, _was_warned))
+errors.noting += [(active, _was_warned), (_repeating, lambda message, category: get_ident() in _repeating)]
 
 
 def was_written(address: int, data: Any) -> None:

@@ -1,26 +1,25 @@
-"""A plugin of pytest (`make test-learned`): every call that can be learned is learned before it is made, and replayed.
+"""A plugin of pytest (`make test-learned`), and a switch for other programs (`install()`): every call that can be learned is learned before it is
+made, and replayed.
 
 Programs learn a call after it has been made a few times, tests mostly make it once. With this the tests of operations, gradients and modules
-run on learned plans wherever there can be one.
+run on learned plans wherever there can be one.  Beside `tests._core.runtime.guard_pages` replays run in memory between pages that nobody may touch.
 """
 
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from flambeau._core.engine import fronts, learning
 from flambeau._core.engine.operation import Operation
+
+if TYPE_CHECKING:
+    import pytest
 
 # they look at the graph that a body records, or at launches that it makes, with operands so small that calls are learned
 BODIES = {"test_products_of_the_cpu": "the layer before is in the body's graph", "test_heads_are_written_where_they_belong": "pieces of gradients are"
           " put together in the bodies' graphs", "test_gradients_that_nobody_asked_for_are_not_computed": "a learned pass is one plan for all gradients",
           "test_leaves_borrow_parts_of_the_same_memory": "a learned pass writes its gradients, and lends no views"}
-learning.AFTER = learning.AFTER_ON_GPU = 1
-learning._DOUBLES = 1 << 30
-learning.budget.share = 1e9
 
 
 def anew(operation: Operation, values: tuple[Any, ...]) -> Any:
@@ -58,11 +57,26 @@ def _started(operation: Operation) -> None:
     _start(operation)
 
 
-Operation._start = _started  # type: ignore[method-assign]
-fronts._learning = _learning  # type: ignore[assignment]
+def soon() -> None:
+    """Calls are learned when they have been made once, however many there are and whatever could not be learned."""
+    learning.AFTER = learning.AFTER_ON_GPU = 1
+    learning._DOUBLES = learning._MOST_PLANS = learning._HOPELESS = 1 << 30
+    learning.budget.share = 1e9
+
+
+def install() -> None:
+    """From now on, for operations that were not called yet."""
+    soon()
+    Operation._start = _started  # type: ignore[method-assign]
+    fronts._learning = _learning  # type: ignore[assignment]
+
+
+def pytest_configure() -> None:
+    install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    import pytest
     for item in items:
         why = BODIES.get(item.name.partition("[")[0])
         if why is not None:

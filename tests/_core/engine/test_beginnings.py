@@ -34,6 +34,29 @@ def test_a_result_begins_at_version_0(name, device):
         assert made._version == 1
 
 
+def test_each_of_several_results_begins_at_version_0(device):
+    x, of = fb.tensor([1, 1, 2, 5, 5], device=device), fb.ones(3, device=device, requires_grad=True)
+    for k in range(5):
+        assert [t._version for t in fb.unique_consecutive(x, return_inverse=True, return_counts=True)] == [0, 0, 0], k
+        assert [t._version for t in fb.unique(x, return_counts=True)] == [0, 0], k
+        assert fb._sample_dirichlet(of)._version == fb._sample_dirichlet(of.detach())._version == 0, k  # its node holds it
+
+
+def test_results_that_somebody_holds_keep_their_versions():
+    tensors = [fb.ones(3).add_(1), fb.ones(3).add_(1)]
+    held = tuple(tensors)
+    beginnings.all_begin(held)
+    assert [t._version for t in held] == [1, 1]
+    del tensors
+    others = held
+    beginnings.all_begin(held)
+    assert [t._version for t in others] == [1, 1]
+    del others
+    x, y = fb.ones(3), fb.ones(3)
+    fb._foreach_add_([x, y], 1)
+    assert x._version == y._version == 1
+
+
 def test_what_somebody_holds_keeps_its_version():
     x, out = fb.ones(3), fb.empty(3, 4)
     at = fb.tensor([0])

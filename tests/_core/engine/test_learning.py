@@ -634,6 +634,19 @@ def test_threads_learn_and_replay_side_by_side() -> None:
     assert not failed
 
 
+def test_a_call_that_a_backward_pass_makes_again_warns_of_nothing() -> None:
+    """The program has heard it; passes whose gradients lie as none did before, and recorded ones, make the call again."""
+    x = torch.rand(1, 5, requires_grad=True)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        for n in range(9):
+            made = torch.var_mean(x, 0)[0]
+            assert len(heard) == n + 1 and "degrees of freedom" in str(heard[-1].message)
+            for g in (torch.ones(5), torch.ones(()).expand(5), torch.ones(5, 2)[:, 0]):
+                torch.autograd.grad(made, x, g, retain_graph=True, create_graph=n > 6)
+            assert len(heard) == n + 1, n
+
+
 def test_threads_that_learn_leave_warnings_to_the_program() -> None:
     """Filters and what shows a warning are the process's: two threads that each put them back in their turn would leave one's there."""
     shown: Any = warnings

@@ -65,7 +65,7 @@ def test_every_operation_writes_what_it_gives(part: int) -> None:
 
 X = torch.arange(12.0).reshape(3, 4)
 CALLS: dict[str, Callable[..., Any]] = {
-    "sum": lambda x, out: torch.sum(x, 1, out=out), "tril": lambda x, out: torch.tril(x, out=out), "mm": lambda x, out: torch.mm(x, x.t(), out=out),
+    "sum": lambda x, out: torch.sum(x, 1, out=out), "tril": lambda x, out: torch.tril(x, out=out), "mm": lambda x, out: torch.mm(x, torch.t(x), out=out),
     "cat": lambda x, out: torch.cat([x, x], out=out), "index_select": lambda x, out: torch.index_select(x, 0, torch.tensor([2, 0]), out=out),
     "softmax": lambda x, out: torch.softmax(x, 1, out=out), "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
 }
@@ -123,6 +123,16 @@ def test_a_call_that_resizes_is_not_replayed(name: str, monkeypatch: pytest.Monk
         out = torch.empty(0, 1 + len(name))  # a layout that no other test gives
         assert call(X, out) is out and out.equal(want), n
     assert not any(replayed)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_no_tensor_is_told_at_any_time(name: str) -> None:
+    said = []
+    for _ in range(4):
+        with pytest.raises(TypeError) as caught:
+            CALLS[name]("nothing" if name == "mm" else 2.5, torch.empty(3, dtype=torch.float64))
+        said.append(str(caught.value))
+    assert len(set(said)) == 1
 
 
 def test_memory_that_is_read_too() -> None:

@@ -95,6 +95,20 @@ def test_unsafe_parts_are_the_outputs_of_one_function():
         fb.ones(4).unsafe_split(2.0)
 
 
+@pytest.mark.parametrize("mode", [fb.no_grad, fb.enable_grad])
+def test_unsafe_parts_are_no_views_to_autograd(mode):
+    x = fb.arange(6.0).requires_grad_()
+    for ask in (lambda: x.unsafe_split(2), lambda: x.unsafe_chunk(3), lambda: x.unsafe_split_with_sizes([1, 3, 2])):
+        for _ in range(6):  # it is learned
+            with mode():
+                part = ask()[0]
+            assert not part._is_view() and part.requires_grad == (mode is fb.enable_grad) and part.data_ptr() == x.data_ptr()
+            assert (part * 1).mul_(1)._version == 1
+        with mode():
+            part.mul_(2)
+        assert part.requires_grad == (mode is fb.enable_grad)
+
+
 def test_axes_joined_opened_and_moved():
     t = fb.tensor(A)
     assert t.flatten().shape == (60,) and t.flatten(1).shape == (3, 20) and t.flatten(0, 1).data_ptr() == t.data_ptr()

@@ -57,3 +57,29 @@ print(y[0].item(), set(big), layer.weight.grad.shape[1])
 def test_memory_that_was_given_back_may_not_be_touched() -> None:
     done = processes.run(HEAD + "import ctypes\np = x.ptr\ndel x\nctypes.string_at(p, 4)\n", WHERE="cpu")
     assert done.returncode == -signal.SIGSEGV
+
+
+LISTS = HEAD.replace("install()", "install(lists=True)") + """
+import ctypes
+from flambeau._core.engine import learning
+def calls(n=6, like=torch.ones(3, 5)):
+    for _ in range(n):
+        y = torch.ones(5, requires_grad=True)
+        torch.nn.functional.layer_norm(like, (5,), y).sum().backward()
+        made = torch.cumsum(like, 0)
+    return made
+"""
+
+
+def test_with_lists_calls_are_learned_in_such_memory() -> None:
+    said = processes.says(LISTS + """
+made = calls()
+print(sorted(set(learning.learned)), made[2, 4].item(), -(made.ptr + made.meta.nbytes) % 4096 < 8)
+""", WHERE="cpu").rstrip()
+    assert said.startswith("['cumsum'") and "'layer_norm'" in said and said.endswith("3.0 True")
+
+
+@pytest.mark.parametrize("what,ends", [("", False), ("guard_pages.sweep()", True)])
+def test_what_was_given_back_may_not_be_touched_after_a_sweep(what: str, ends: bool) -> None:
+    done = processes.run(LISTS + f"p = calls().ptr\n{what}\nctypes.string_at(p, 4)\ncalls()\nguard_pages.sweep()\ncalls()\n", WHERE="cpu")
+    assert done.returncode == (-signal.SIGSEGV if ends else 0), done.stderr
