@@ -57,6 +57,17 @@ def within(t: Tensor, low: int, high: int, text: str, name: str) -> None:
         routines.require(m.device, Check(tuple(m.shape), m.strides, low, high, None, text, RuntimeError, name), (t.ptr,))
 
 
+def same_types(name: str, x: Tensor, **parameters: Tensor | None) -> None:
+    """Raises RuntimeError for parameters of a normalisation that have another type than its input: those of a 16-bit input may all be float32."""
+    given = {label: t.meta.dtype for label, t in parameters.items() if t is not None}
+    wanted = x.meta.dtype
+    if wanted.itemsize == 2 and wanted.kind == "f" and dtypes.float32 in given.values():
+        wanted = dtypes.float32
+    for label, d in given.items():
+        if d is not wanted:
+            raise RuntimeError(f"{name}(): mixed dtype: expect {label} to have scalar type of {dtypes.title(wanted)}, got {dtypes.title(d)}")
+
+
 def without_gradient(name: str, **operands: Any) -> None:
     """Raises RuntimeError for an operand that requires grad, by which PyTorch does not differentiate, unless nothing is recorded."""
     for argument, t in operands.items():

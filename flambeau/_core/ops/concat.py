@@ -260,7 +260,8 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     grown = [t.unsqueeze(at) for t in ts]
     out = cat(grown, at)
     plan = _plans.get((at, tuple([t.meta for t in grown])))
-    if plan is not None and None not in key[2]:
+    # a part of another type than the result has a gradient of its own type, which `cat` knows of
+    if plan is not None and None not in key[2] and all(t.meta.dtype is plan[0].dtype for t in ts):
         _keep(since, key, (plan[0], plan[1], (at, len(ts))))
     if out.node is not None:
         out.node[tape.EXTRA] = {**(out.node[tape.EXTRA] or {}), "name": "StackBackward0"}

@@ -258,6 +258,9 @@ def _contract(a: Tensor, an: list[str], b: Tensor, bn: list[str], keep: set[str]
 @op(method=False, spaces=("nn.functional",), autocast="cuda widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1^T W_k x2 + b_k for each output k: input1 (..., in1), input2 (..., in2), weight (out, in1, in2), bias (out,)."""
+    given = {"input1": input1, "input2": input2, "weight": weight, **({} if bias is None else {"bias": bias})}
+    if any(t.meta.dtype is not input1.meta.dtype for t in given.values()):
+        raise RuntimeError(f"All tensors must have the same dtype, got {', '.join(f'{label}: {t.meta.dtype.name}' for label, t in given.items())}")
     lead, others = tuple(input1.meta.shape[:-1]), tuple(input2.meta.shape[:-1])
     if lead != others:
         raise RuntimeError(f"bilinear(): input batch dimensions do not match: expected {list(lead)}, got {list(others)}")

@@ -645,7 +645,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             return r
     elif bias is None and input.meta.plain and weight.meta.plain and len(input.meta.shape) >= 2 and len(weight.meta.shape) == 2:
         return _linear_plain(input, weight)
-    return (_linear_any if bias is None else _linear_narrow)(input, weight, bias)
+    if bias is None:
+        return _linear_any(input, weight, None)
+    _check_types("linear", input, weight, added=True)
+    if bias.meta.dtype is not weight.meta.dtype:
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {dtypes.title(bias.meta.dtype)} and {dtypes.title(weight.meta.dtype)}: those "
+                           "of bias and weight")
+    return _linear_narrow(input, weight, bias)
 
 
 def _linear_plain(x: Tensor, w: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import of_kinds, same_device
+from .checks import of_kinds, same_device, same_types
 from .elementwise import Pointwise
 from .row_places import Places
 from .rowwise import Rowwise
@@ -81,6 +81,7 @@ def _check(name: str, x: Tensor, running_mean: Tensor | None, running_var: Tenso
     for label, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", w), ("bias", b)):
         if t is not None and t.meta.numel != c:
             raise RuntimeError(f"{label} should contain {c} elements not {t.meta.numel}")
+    same_types(name, x, running_mean=running_mean, running_var=running_var, weight=w, bias=b)
     return c
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from .. import layout
 from ..autograd.mode import no_recording
-from ..dtypes import finfo, float32, title
+from ..dtypes import finfo
 from ..kernels import expr as E
 from ..kernels import formulas as F
 from ..tensor import Tensor
 from .casts import to_dtype
-from .checks import of_kinds, same_device
+from .checks import of_kinds, same_device, same_types
 from .copies import as_images, contiguous, laid_as
 from .row_places import Places
 from .rowwise import Rowwise
@@ -91,9 +91,8 @@ def _checked(name: str, x: Tensor, shape: tuple[int, ...], w: Tensor | None, b: 
         raise RuntimeError(f"Given normalized_shape={list(shape)}, expected input with shape [{', '.join(['*', *map(str, shape)])}], but got input of "
                            f"size{list(x.meta.shape)}")
     of_kinds(name, x, kinds)
-    for label, t in (("weight", w), ("bias", b)):
-        if t is not None and t.meta.dtype is not x.meta.dtype and not (x.meta.dtype.itemsize == 2 and t.meta.dtype is float32) and name != "rms_norm":
-            raise RuntimeError(f"{name}(): mixed dtype: expect {label} to have scalar type of {title(x.meta.dtype)}, got {title(t.meta.dtype)}")
+    if name != "rms_norm":
+        same_types(name, x, weight=w, bias=b)
 
 
 @op(method=False, spaces=("torch", "nn.functional"), autocast="cuda full", batch="row norm")
@@ -151,6 +150,7 @@ def _in_groups(formula: Rowwise, x: Tensor, groups: int, w: Tensor | None, b: Te
                                f"{list(t.meta.shape)} and input of shape {list(shape)}")
     if x.meta.dtype.kind != "f":
         raise NotImplementedError(f'"GroupNormKernelImpl" not implemented for \'{x.meta.dtype.name.capitalize()}\'')
+    same_types(formula.name, x, weight=w, bias=b)
     narrow = x.meta.dtype if x.meta.dtype.itemsize == 2 else None  # weights may be wider than a narrow input
     # row by row whatever the layout: a group's channels are short pieces of what lies innermost, and folding those takes longer than two copies
     outs = formula((contiguous(as_images(x)), w, b), (float(eps),), (groups,), result=narrow)

@@ -216,6 +216,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
     if target.shape != input.shape:
         raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) "
                          "is deprecated. Please ensure they have the same size.")
+    if target.dtype is not input.dtype:
+        raise RuntimeError(f"Found dtype {title(target.dtype)} but expected {title(input.dtype)}")
     without_gradient("binary_cross_entropy", weight=weight)
     # On a GPU the check would wait for the device.
     if input.device.type == "cpu":
@@ -224,7 +226,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
                 raise RuntimeError("all elements of input should be between 0 and 1")
     if weight is None:
         return folded(_binary, (input, target), reduction)
-    return reduced(_binary((input, target)) * weight, reduction)
+    return reduced(_binary((input, target)) * weight, reduction).to(input.dtype)
 
 
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
@@ -238,9 +240,10 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
         raise RuntimeError(f"result type {title(input.dtype)} can't be cast to the desired output type {title(target.dtype)}")
     without_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     op, operands = (_logits, (input, target)) if pos_weight is None else (_logits_weighted, (input, target, pos_weight))
-    if weight is None:
-        return folded(op, operands, reduction)
-    return reduced(op(operands) * weight, reduction)
+    if weight is not None:
+        return reduced(op(operands) * weight, reduction).to(target.dtype)
+    made = folded(op, operands, reduction)
+    return made if made.dtype is target.dtype else made.to(target.dtype)
 
 
 def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
