@@ -8,10 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..runtime import versions
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Made = TypeVar("Made")
 _grad: ContextVar[bool] = ContextVar("grad", default=True)
 _inference = versions.inference
 grad_enabled = _grad.get
@@ -30,13 +34,28 @@ def is_grad_enabled() -> bool:
 class no_recording:
     """Grad mode off for one block, as cheaply as can be: what operations use; programs have `no_grad`."""
 
-    __slots__ = ("token",)
+    __slots__ = ("before",)
 
     def __enter__(self) -> None:
-        self.token = _grad.set(False)
+        self.before = _grad.get()
+        try:
+            _grad.set(False)
+        except BaseException:  # an interrupt behind the switch
+            _grad.set(self.before)
+            raise
 
     def __exit__(self, *exc: object) -> None:
-        _grad.reset(self.token)
+        _grad.set(self.before)
+
+
+def switched(on: bool, work: Callable[[], Made]) -> Made:
+    """What `work` gives with grad mode on or off.  A block's end may be interrupted before it does anything, this one may not."""
+    before = _grad.get()
+    try:
+        _grad.set(on)
+        return work()
+    finally:
+        _grad.set(before)
 
 
 class DecoratorContextManager:

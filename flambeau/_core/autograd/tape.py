@@ -372,11 +372,12 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
     itself, so that gradients can be differentiated.  capture: hand these nodes' gradients over instead of accumulating
     in leaves.  leaves: run only what leads to these nodes, and accumulate in those of them that are leaves.
     """
-    token = _grad.set(create)
     this = Pass()
     this.number, this.every, this.captures, this.roots = next_pass(), capture is None and leaves is None, capture, roots
-    outer = _running.set(this)
-    try:
+    recorded, outer = _grad.get(), _running.get()
+    try:  # in which all is switched: an interrupt leaves nothing so
+        _grad.set(create)
+        _running.set(this)
         _run(roots, grads, retain, create, capture, None if leaves is None else {id(n) for n in leaves})
         for end in this:
             end()
@@ -386,8 +387,10 @@ def backward(roots: Sequence[Node], grads: Sequence[Any], retain: bool, create: 
                 _to_leaf(leaf, g, create, capture, None if leaves is None else {id(n) for n in leaves})
         raise half.error from None
     finally:
-        _running.reset(outer)
-        _grad.reset(token)
+        try:
+            _grad.set(recorded)
+        finally:
+            _running.set(outer)
 
 
 class HalfWay(BaseException):

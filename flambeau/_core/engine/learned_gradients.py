@@ -7,10 +7,11 @@ somebody observes, makes the call again.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..autograd import tape
-from ..autograd.mode import _grad, no_grad
+from ..autograd.mode import _grad, no_grad, switched
 from ..runtime import caches, capture, cpu_memory
 from ..tensor import Meta, Tensor, alias, new
 from ..tensor import meta as make_meta
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .learning import Call
 
-around: list[Callable[[], Any]] = []  # context managers in which a call is made again as if no region of its program were open
+around: list[Callable[[Callable[[], Any]], Any]] = []  # who carry work out as if no region of the program were open, as that which makes a call again
 
 
 class Known(tape.Described):
@@ -337,20 +338,17 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
         r.node = None if edge is None else _passing(edge)
         inputs.append(r)
     ends = [t.node for t in inputs]
-    token = _grad.set(True)
-    regions = [region() for region in around]
-    for region in regions:
-        region.__enter__()
-    try:
-        with capture.redrawn(draws):
-            made = [t for t in tensors_of(info.call.carry_out(inputs), inputs) if t.node is not None] + [inputs[i] for i in info.heads]
-        found = tape.Capture([n for n in ends if n is not None])
+    found = tape.Capture([n for n in ends if n is not None])
+
+    def work() -> None:
+        given = capture.redrawn(draws, lambda: info.call.carry_out(inputs))
+        made = [t for t in tensors_of(given, inputs) if t.node is not None] + [inputs[i] for i in info.heads]
         pairs = [(t.node, g) for t, g in zip(made, gs, strict=True) if g is not None]
         tape.backward([n for n, _ in pairs], [g for _, g in pairs], create, create, capture=found)
-    finally:
-        for region in reversed(regions):
-            region.__exit__(None, None, None)
-        _grad.reset(token)
+    outside: Callable[[], None] = work
+    for region in around:
+        outside = partial(region, outside)
+    switched(True, outside)
     return tuple([None if n is None else found.got.get(id(n)) for n in ends])
 
 

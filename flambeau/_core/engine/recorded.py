@@ -48,8 +48,7 @@ def traced(operation: Operation, values: Values, passed: Sequence[int], operands
     ours, theirs = ([copied(t) for t in operands] for _ in range(2))
     for each in (ours, theirs):
         prepare(each)
-    with capture.redrawn(streams):
-        expected = operation.as_they_are(with_operands(values, iter(theirs)))
+    expected = capture.redrawn(streams, lambda: operation.as_they_are(with_operands(values, iter(theirs))))
     given = _Function(found, needs, tried).function()(sizes, *flat(with_operands(values, iter(ours)), passed))
     if given is NotImplemented:
         raise NoTrace("it does not hold for its example")

@@ -80,8 +80,7 @@ def _traced(operation: Operation, values: Values, passed: Sequence[int], operand
     ours, theirs = ([copied(t) for t in operands] for _ in range(2))
     streams, tried = found.streams()
     with no_grad():
-        with capture.redrawn(streams):
-            expected = operation.as_they_are(with_operands(values, iter(theirs)))
+        expected = capture.redrawn(streams, lambda: operation.as_they_are(with_operands(values, iter(theirs))))
         given = found.script(tried).builtin(found.taken, found.made)(sizes, *flat(with_operands(values, iter(ours)), passed))
     if given is NotImplemented:
         raise NoTrace("it does not hold for its example")

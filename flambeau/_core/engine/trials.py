@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .. import collector, layout
+from .. import collector, interrupts, layout
 from ..kernels.kernel import Kernel
 from ..runtime import caches, capture, versions
 from ..tensor import Tensor, new
@@ -30,8 +30,8 @@ def attempted(name: str, dev: Any, work: Callable[[], _Made]) -> _Made | None:
     Nobody's filters are changed meanwhile: they are the process's, and other threads warn, or learn, at the same time."""
     told: Any = {kind: "raise" for kind, how in np.geterr().items() if how == "warn"}
     try:
-        # what is collected meanwhile would be given out again, and not be known as free
-        with collector.held(), _unseen(dev), versions.tracked(), np.errstate(**told):  # a replay is another call's too, outside inference mode
+        # what is collected meanwhile would be given out again, and not be known as free; an interrupt would leave a capture open
+        with interrupts.held(), collector.held(), _unseen(dev), versions.tracked(), np.errstate(**told):  # a replay is outside inference mode too
             return work()
     except (capture.Unrepeatable, Exception) as error:
         refused[name] = f"{type(error).__name__}: {error}"

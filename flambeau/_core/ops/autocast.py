@@ -71,17 +71,17 @@ class _Now(capture.Now):
         return tuple(state.items()) if state else False
 
 
-class _Outside:
-    """A block that is in no region."""
+def _outside(work: Callable[[], Any]) -> Any:
+    """What `work` gives in no region."""
+    before = current.get()
+    try:
+        current.set(None)
+        return work()
+    finally:
+        current.set(before)
 
-    def __enter__(self) -> None:
-        self.token = current.set(None)
 
-    def __exit__(self, *exc: object) -> None:
-        current.reset(self.token)
-
-
-around.append(_Outside)
+around.append(_outside)
 
 
 def opened(count: int) -> None:

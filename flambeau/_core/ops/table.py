@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import dtypes, hooks
 from ..autograd import tape
-from ..autograd.mode import _grad, no_recording
+from ..autograd.mode import _grad, switched
 from ..engine import fields
 from ..engine import lines as lines
 from ..engine.fields import has
@@ -180,8 +180,7 @@ def out_form(name: str, function: Function, writes: Callable[..., bool] | None =
             with contextlib.suppress(AttributeError):  # of what is no tensor: the function says so
                 if writes(out, *args, **kwargs):
                     return out
-        with no_recording():
-            return outputs.write(name, out, function(*args, **kwargs), given)
+        return switched(False, lambda: outputs.write(name, out, function(*args, **kwargs), given))
     return write
 
 

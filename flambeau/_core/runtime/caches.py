@@ -22,7 +22,7 @@ from itertools import count
 from operator import getitem, setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import dtypes, forks
+from .. import dtypes, forks, interrupts
 from . import versions
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ dtypes.on_default.append(_of_default)
 
 def _show(to: int, default: Any) -> None:
     global world, epoch, _default
-    with _lock:
+    with interrupts.held(), _lock:
         if to != world or default is not _default:
             filled = list(_filled)
             here = _away[world, _default] = dict(zip(filled, map(getitem, map(_spaces.__getitem__, filled), map(_names.__getitem__, filled)), strict=True))

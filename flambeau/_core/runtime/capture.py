@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from ctypes import string_at
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import errors
 from . import caches, dispatch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .device import device
 
 
+Made = TypeVar("Made")
 _MASK = (1 << 64) - 1
 _FEW = 256  # bytes that may be a condition
 
@@ -216,30 +217,28 @@ redrawing: dict[int, tuple[Iterator[Any], Capture | None]] = {}
 _repeating: dict[int, int] = {}  # the threads that make calls again, and how many such blocks each is in
 
 
-class redrawn:
-    """A ``with`` block in which this thread makes a call again: its draws are given these numbers, which were drawn before, or copies of these streams as
-    they were, and what it warns of the program has heard."""
+def redrawn(numbers: Sequence[tuple[int, int] | Block], work: Callable[[], Made]) -> Made:
+    """What `work` gives, in which this thread makes a call again: its draws are given these numbers, which were drawn before, or copies of these streams
+    as they were, and what it warns of the program has heard."""
+    me = get_ident()
+    before, repeating = redrawing.get(me), _repeating.get(me, 0)
+    try:
+        _repeating[me] = repeating + 1
+        if numbers:
+            redrawing[me] = iter([x.copy() if isinstance(x, Block) else x for x in numbers]), active.get(me)
+        return work()
+    finally:  # all of it, whatever interrupts
+        try:
+            _put_back(_repeating, me, repeating)
+        finally:
+            _put_back(redrawing, me, before)
 
-    def __init__(self, numbers: Sequence[tuple[int, int] | Block]) -> None:
-        self._numbers = [x.copy() if isinstance(x, Block) else x for x in numbers]
 
-    def __enter__(self) -> None:
-        me = get_ident()
-        self._before = redrawing.get(me)
-        _repeating[me] = _repeating.get(me, 0) + 1
-        if self._numbers:
-            redrawing[me] = iter(self._numbers), active.get(me)
-
-    def __exit__(self, *exc: object) -> None:
-        me = get_ident()
-        _repeating[me] -= 1
-        if not _repeating[me]:
-            del _repeating[me]
-        if self._numbers:
-            if self._before is None:
-                del redrawing[get_ident()]
-            else:
-                redrawing[get_ident()] = self._before
+def _put_back(kept: dict[int, Any], me: int, before: Any) -> None:
+    if before:
+        kept[me] = before
+    else:
+        kept.pop(me, None)
 
 
 def draws(steps: Sequence[Any]) -> list[Any]:
