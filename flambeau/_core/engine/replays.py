@@ -137,7 +137,11 @@ class Writer(Text):
         guarded = bool(self.script.steps) and not self.script.written
         start = len(self.lines)
         together: list[Step] = []  # that one builtin may do
-        for step in self.script.steps:
+        warnings: list[Step] = []  # that the body would give again where a value read is another one
+        last = max((i for i, step in enumerate(self.script.steps) if step.expected is not None), default=-1)
+        for i, step in enumerate(self.script.steps):
+            if warnings and i > last:
+                self.warn(warnings, together, otherwise)
             if step.what == "draw":
                 self.sequence(together, otherwise)
                 number, count = step.args
@@ -155,18 +159,25 @@ class Writer(Text):
                     made = f"d{number}_0 = {self.constant(step.call)}.place() if REDRAWING else {self.constant(step.call.block.address)}"
                 self.lines.append("  " + made)
             elif step.what == "warn":
-                self.sequence(together, otherwise)
-                if not self.poison:  # a trial is not the program's call
-                    self.lines.append(f"  {self.constant(step.call)}({', '.join(map(self.constant, step.args))})")
+                warnings.append(step)
             elif step.call is None or sequences.header(dispatch.direct(*step.call)) is not None:
                 together.append(step)
             else:
                 self.sequence(together, otherwise)
                 args = [self.text(x) for x in step.args]
                 self.lines.append(f"  {self.constant(dispatch.direct(*step.call))}({', '.join(args)})")
+        if warnings:
+            self.warn(warnings, together, otherwise)
         self.sequence(together, otherwise)
         if guarded:
             self.lines[start:] = ["  try:", *[" " + line for line in self.lines[start:]], f"  except Exception: return {otherwise}"]
+
+    def warn(self, warnings: list[Step], before: list[Step], otherwise: str) -> None:
+        """The lines that warn, after those of the steps `before`; both are taken from their lists."""
+        self.sequence(before, otherwise)
+        if not self.poison:  # a trial is not the program's call
+            self.lines += [f"  {self.constant(step.call)}({', '.join(map(self.constant, step.args))})" for step in warnings]
+        warnings.clear()
 
     def results(self) -> tuple[str, list[str]]:
         """The lines that make the results; the text of what is returned, and the names of the new tensors."""

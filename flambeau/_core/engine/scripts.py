@@ -245,7 +245,7 @@ class Places:
                     raise capture.Unrepeatable("the numbers drawn are used again")
                 if not s.prepared.lasting or s.prepared.settling:
                     raise capture.Unrepeatable("a launch that may not be kept")
-                if s.prepared.condition is not None and not any(x.of == OPERAND for m in made for x in m.args[:m.outputs]):
+                if s.prepared.condition is not None and not _writes(made):
                     made += self._asked(s.device, s.prepared.condition, s.args[0])
                     continue
                 p = s.prepared.program
@@ -272,6 +272,8 @@ class Places:
             elif isinstance(s, capture.Warned):
                 made.append(Step(warn, (s.message, s.category), what="warn"))
             elif isinstance(s, capture.Read):
+                if _writes(made):  # where the value is another one, the body makes the call, with the operands as they were
+                    raise capture.Unrepeatable("Python looks at values when an operand was written")
                 made.append(Step(None, (self.place(s.address),), s.value))
             else:
                 made.append(Step(None, (self.place(s.address), s.data), None, 1))
@@ -321,6 +323,11 @@ class Places:
         if place.of == BLOCK:
             self.blocks[place.number].store = x.store.meta
         return Result(place, x.meta)
+
+
+def _writes(steps: Sequence[Step]) -> bool:
+    """Whether some of these write an operand."""
+    return any(isinstance(x, Place) and x.of == OPERAND for s in steps for x in s.args[:s.outputs])
 
 
 _CONSTANTS: frozenset[type] = frozenset((bool, int, float, complex, str, layout.Size))

@@ -647,6 +647,32 @@ def test_a_call_that_a_backward_pass_makes_again_warns_of_nothing() -> None:
             assert len(heard) == n + 1, n
 
 
+def test_a_replay_that_values_end_has_not_warned_yet() -> None:
+    """As that which counts a mask's elements does: the body makes the call then, and warns."""
+    for k in range(6):
+        for n in range(4):
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                torch.ones(1).expand(4).masked_fill_(torch.arange(4) < n, 0.5)
+            assert len(heard) == 1, (k, n)
+
+
+def test_what_is_read_behind_a_write_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the value is another one the body would make the call with operands that are written already."""
+    from flambeau._core.ops import table
+
+    @table.op()
+    def _halved(input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        """No operation: half of it, and half of that where the sum is large."""
+        input.mul_(0.5)
+        return input.mul_(0.5) if input.sum().item() > 4 else input
+    del table.TABLE["_halved"]  # which others look through
+    for total in (8.0, 8.0, 8.0, 8.0, 8.0, 24.0, 8.0, 24.0):
+        x = torch.full((4,), total / 4)
+        assert _halved(x).sum().item() == (total / 4 if total > 8 else total / 2)
+    assert "written" in trials.refused["_halved"]
+
+
 def test_threads_that_learn_leave_warnings_to_the_program() -> None:
     """Filters and what shows a warning are the process's: two threads that each put them back in their turn would leave one's there."""
     shown: Any = warnings
