@@ -378,6 +378,39 @@ def test_rows_whose_elements_lie_evenly_apart_are_gathered(d: dtype, n: int) -> 
         assert out.tobytes() == np.ascontiguousarray(want).tobytes()
 
 
+@pytest.mark.parametrize("d", [float32, bfloat16, int64, bool_], ids=str)
+@pytest.mark.parametrize("n", [15, 16, 33, 100, 4096, 4097])
+def test_what_rows_have_in_common_is_worked_out_once(d: dtype, n: int) -> None:
+    """Positions that count from the end, the same for each row: read, and written to in order."""
+    rng = np.random.default_rng(25)
+    rows = 40 if n < 4000 else 9
+    table, at = values(d, rows * n, rng).reshape(rows, n), rng.integers(-n, n, n)
+    place = E.where(E.input(1, int64) < 0, E.input(1, int64) + E.scalar(0, int64), E.input(1, int64))
+    offset = E.coord(0) * E.scalar(0, int64) + place * E.scalar(1, int64)
+    common = np.broadcast_to(at, (rows, n))
+    for taken in (common, np.broadcast_to(np.arange(rows)[:, None] % n - 1, (rows, n))):
+        out = np.zeros((rows, n), d.np)
+        run(prepare, Map((E.gather(0, offset, d),), (d, int64), (int64,) * 2), (rows, n), [out], [table, taken], (n, 1))
+        assert out.tobytes() == np.take_along_axis(table, taken % n, 1).tobytes()
+    out, want = table.copy(), table.copy()
+    source = values(d, rows * n, rng).reshape(rows, n)
+    run(prepare, Map((E.input(0, d),), (d, int64), (int64,) * 2, (("set", offset),)), (rows, n), [out], [source, common], (n, 1))
+    for k in range(n):
+        want[:, at[k] % n] = source[:, k]
+    assert out.tobytes() == want.tobytes()
+
+
+def test_a_formula_of_a_row_that_is_written_is_read_again() -> None:
+    """The positions are the very memory that is written: each row moves on what the row before has left."""
+    for n in (16, 50):
+        at = np.arange(n)
+        moved = E.where(E.input(0, int64) + 1 >= E.scalar(0, int64), E.input(0, int64) + 1 - E.scalar(0, int64), E.input(0, int64) + 1)
+        program = Map((moved,), (int64,), (int64,), (("set", E.coord(1) * 1 + 0),))
+        out = at.copy()
+        run(prepare, program, (30, n), [out], [np.broadcast_to(out, (30, n))], (n,))
+        assert (out == (at + 30) % n).all()
+
+
 # numbers, offsets ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("d", REAL, ids=str)
 def test_numbers_at_launch(d: dtype) -> None:

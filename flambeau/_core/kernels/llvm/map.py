@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dtypes import int64
 from ..expr import const, make, rebuild, walk
-from ..loops.maps import ByVectors, dense_of
+from ..loops.maps import LONGEST_KEPT, ByVectors, dense_of, repeated
 from ..loops.operands import moving
 from ..loops.short_axes import spread as spread_axis
 from ..loops.short_axes import spread_of
@@ -41,7 +41,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     dense = dense_of(program, domain, strides)
     if dense is not None:
         n, sizes = dense.elements, dense.sizes
-        key = ("flat", ("1",) * len(sizes), dense.streams, (), 0, (), False)
+        key = ("flat", ("1",) * len(sizes), dense.streams, (), 0, (), False, ())
         return Plan(key, (NAME,), [(NAME, n, dense.chunk)], [n, 1, n, 0, *sizes], parallel=dense.parallel)
     loops = ByVectors(program, domain, strides)
     spread = spread_of(program, loops)
@@ -50,7 +50,7 @@ def plan(program: Map, domain: tuple[int, ...], strides: tuple[tuple[int, ...], 
     if loops.across is not None:
         return tiles.plan(loops, loops.across)
     key = (loops.form, loops.classes, loops.streams, loops.places, loops.rank if loops.coords else 0,
-           () if spread is None else (spread.times, spread.moves), loops.segments > 1)
+           () if spread is None else (spread.times, spread.moves), loops.segments > 1, loops.still)
     inner = loops.inner
     params = [inner.size, loops.segments, loops.length, len(loops.outer), *inner.strides, *([] if spread is None else spread.shifts)]
     for a in loops.outer:
@@ -80,7 +80,7 @@ def write(program: Map, key: tuple[Any, ...]) -> str:
 
 class _Kernel:
     def __init__(self, em: Emitter, program: Map, key: tuple[Any, ...]) -> None:
-        self.form, self.classes, self.streams, self.coords, self.rank, short, self.cut = key  # cut: rows are several units
+        self.form, self.classes, self.streams, self.coords, self.rank, short, self.cut, still = key  # cut: rows are several units
         self.numbers = len(program.outs) + len(program.inputs)  # the first number's slot
         sources: list[int] = list(range(self.numbers))
         if short:
@@ -98,6 +98,8 @@ class _Kernel:
         self.nodes = sum(1 for e in walk(program.roots()) if e.args)
         self.unroll = 1 if self.alone or self.nodes > MOST_NODES else 2
         self.row: dict[Expr, str] = {}  # the values of `_invariants`
+        self.kept: dict[Expr, str] = {}  # where what each row works out alike is kept
+        self.repeated = repeated(self.roots, self.types, self.outs, still, dict(self.coords), self.rank, self.ordered) if still else []
         self.pointers = [em.pointer("%args", k) for k in sources]
         if short:
             self.pointers = [em.at(p, em.word("%block", WORD_STRIDES + len(self.types) + k)) for k, p in enumerate(self.pointers)]
@@ -147,6 +149,7 @@ class _Kernel:
         inner, segments = em.word("%block", WORD_INNER), em.word("%block", WORD_SEGMENTS) if self.cut else "1"
         length, outer = em.word("%block", WORD_LENGTH), em.word("%block", WORD_OUTER)
         tables = em.at("%block", str(8 * self.tables))
+        self._keep(steps, inner)
         aligned = self._aligned()
         row, segment = "%begin", "0"
         if self.cut:
@@ -193,6 +196,25 @@ class _Kernel:
                 loop.next = ["0"]
         if self.streams:
             em.fence_streams()
+
+    def _keep(self, steps: list[str], inner: str) -> None:
+        """Works out what is the same in each row, for as many rows as there are."""
+        if not self.repeated:
+            return
+        from .emit import base_memory
+        from .lower import lower
+        em, nodes = self.em, tuple(self.repeated)
+        rooms = [em.op(f"alloca [{LONGEST_KEPT} x {base_memory(e.dtype)}], align 64", "a") for e in nodes]
+        main = em.op(f"and i64 {inner}, {-self.lanes}")
+
+        def part(i: str, lanes: int) -> None:
+            values = lower(em, nodes, lanes, lambda e, args: self.leaf(e, args, self.pointers, steps, i, {}, lanes, None))
+            for e, room, v in zip(nodes, rooms, values, strict=True):
+                em.store(e.dtype, lanes, v, em.at(room, em.mul(i, str(e.dtype.itemsize))))
+        for begin, end, lanes in (("0", main, self.lanes), (main, inner, 1)):
+            with em.loop(begin, end, str(lanes)) as loop:
+                part(loop.i, lanes)
+        self.kept = dict(zip(nodes, rooms, strict=True))
 
     def _inner_strides(self) -> list[str]:
         em = self.em
@@ -349,8 +371,10 @@ class _Kernel:
     def values(self, at: list[str], steps: list[str], i: str, places: dict[int, str], lanes: int,
                known: dict[Expr, str], mask: str | None) -> list[str]:
         from .lower import lower
-        return lower(self.em, self.roots, lanes,
-                     lambda e, args: self.leaf(e, args, at, steps, i, places, lanes, mask), known)
+        em = self.em
+        for e, room in self.kept.items():
+            known[e] = em.load(e.dtype, lanes, em.at(room, em.mul(i, str(e.dtype.itemsize))), mask)
+        return lower(em, self.roots, lanes, lambda e, args: self.leaf(e, args, at, steps, i, places, lanes, mask), known)
 
     def leaf(self, e: Expr, args: list[str], at: list[str], steps: list[str], i: str, places: dict[int, str],
              lanes: int, mask: str | None) -> str:

@@ -9,9 +9,13 @@ from ..expr import walk
 from ..programs import price, size_of
 from .operands import Operands
 from .stages import PARALLEL_NS, chunk_of
-from .walk import Axis, facts
+from .walk import FUNCTIONS, Axis, facts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...dtypes import dtype
+    from ..expr import Expr
     from ..programs import Map
     from .machine import Machine
     from .walk import Facts
@@ -131,6 +135,10 @@ STREAM_BYTES = 16 << 20  # outputs from this size on go past the caches
 FEW_ROWS = 8  # along an axis
 NEAR_BYTES = 1 << 14  # of memory that an axis lies over, half of the first cache
 FLAT_MULTIPLE = 64  # of elements, in a unit of one axis
+LONGEST_KEPT = 1 << 12  # elements of a row whose values are kept for the rows after it, of which a thread should have
+ROWS_KEPT = 4  # at least,
+STEPS_KEPT = 3  # where they take so many operations,
+MOST_KEPT = 4  # of them: they lie on the thread's stack
 
 
 class Dense:
@@ -184,6 +192,17 @@ class ByVectors(MapLoops):
                 self._lengthen()
             self._lines()
         self.places = tuple((d, next((k for k, a in enumerate(reversed(self.axes)) if a.source == d), None)) for d in self.coords)
+        self.still: tuple[bool, ...] = ()
+        if self.across is None and self.outer and self.segments == 1:
+            self._repeats(program)
+
+    def _repeats(self, program: Map) -> None:
+        """Has what each row works out alike kept from row to row."""
+        if not SHORTEST <= self.inner.size <= LONGEST_KEPT or self.chunk < ROWS_KEPT:
+            return
+        still = tuple([not any(a.strides[k] for a in self.outer) for k in range(len(self.types))])
+        if any(still[self.outs:]) and repeated(program.roots(), self.types, self.outs, still, dict(self.places), self.rank, self.ordered):
+            self.still = still
 
     def _lengthen(self) -> None:
         """Has the longer of the two axes outside of the innermost walked first, where that stays in the first cache: along it a row costs the least."""
@@ -226,6 +245,26 @@ class ByVectors(MapLoops):
                         and any(elements * b >= STREAM_BYTES for b in sizes[:outs]))
         self.chunk, self.parallel = chunk_of(self.units, 2 * self.ns), 2 * self.ns > PARALLEL_NS
         return True
+
+
+def repeated(roots: tuple[Expr, ...], types: Sequence[dtype], outs: int, still: Sequence[bool], places: Mapping[int, int | None], rank: int,
+             ordered: bool) -> list[Expr]:
+    """The expressions whose values change along a row but are those of every row, and which take more than a few operations; still: whether operands
+    lie in each row where they lie in the first; ordered: what is written may be read."""
+    steps: dict[Expr, int] = {}  # of those that are the same in each row, -1: of others
+    moves: set[Expr] = set()
+    for e in walk(roots):
+        if e.op == "input":
+            known = still[outs + e.value] and not (ordered and types[outs + e.value] in types[:outs])
+        elif e.op == "coord":
+            known = not places.get(e.value % rank)
+        else:
+            known = e.op != "gather" and all(steps[a] >= 0 for a in e.args)
+        steps[e] = sum(steps[a] for a in e.args) + bool(e.args) + STEPS_KEPT * (e.op in FUNCTIONS) if known else -1
+        if e.op == "input" or e.op == "coord" and places.get(e.value % rank) == 0 or any(a in moves for a in e.args):
+            moves.add(e)
+    tops = dict.fromkeys([*(a for e in walk(roots) if steps[e] < 0 for a in e.args), *roots])
+    return [e for e in tops if steps[e] >= STEPS_KEPT and e in moves][:MOST_KEPT]
 
 
 def side_of(program: Map) -> int:

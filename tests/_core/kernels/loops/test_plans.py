@@ -48,6 +48,16 @@ def test_dense_maps_are_planned_by_their_number_of_elements(program: Map, domain
     assert (loops.inner.size, loops.segments, loops.length, loops.outer) == (dense.elements, 1, dense.elements, [])
 
 
+def test_operands_that_lie_alike_in_each_row_are_known() -> None:
+    costly = Map((X + E.exp(Y),), (float32, float32))
+    alike, other = ((500, 1), (500, 1), (0, 1)), ((500, 1),) * 3
+    assert maps.ByVectors(costly, (400, 500), alike).still == (False, False, True)
+    assert maps.ByVectors(costly, (400, 500), other).still == () and maps.ByVectors(ADD, (400, 500), alike).still == ()
+    assert maps.ByVectors(costly, (3, 500), alike).still == () and maps.ByVectors(costly, (400, 5000), ((5000, 1), (5000, 1), (0, 1))).still == ()
+    (kept,) = maps.repeated(costly.roots(), (float32,) * 3, 1, (False, False, True), {}, 2, False)
+    assert kept is E.exp(Y) and not maps.repeated(costly.roots(), (float32,) * 3, 1, (False, False, True), {}, 2, True)
+
+
 def test_what_is_not_dense_or_asks_for_its_place_is_not_planned_so() -> None:
     inner, placed = ((6, 1), (6, 1), (0, 1)), Map((X + E.cast(E.coord(1), float32),), (float32,))
     assert maps.dense_of(ADD, (4, 6), inner) is None and maps.dense_of(ADD, (4, 6), ((1, 4),) * 3) is None
