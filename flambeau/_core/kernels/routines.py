@@ -48,6 +48,15 @@ def product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides
     return PreparedLaunch(name, entry, nbytes=(m * k + k * n + m * n + beside) * batch * d.itemsize, flops=2 * m * n * k * batch)
 
 
+def lane_product(d: dtype, m: int, n: int, k: int, a: Strides, b: Strides, c: Strides, batch: int, add: bool = False) -> PreparedLaunch | None:
+    """`product` of many small matrices of a floating or complex type, whose strides may be any."""
+    if not generated():
+        return None
+    from .llvm.handwritten import lane_products
+    return PreparedLaunch(f"matmul_{d.name}", lane_products.entry(d, m, n, k, a, b, c, batch, add),
+                          nbytes=((m * k + m * n) * batch + k * n * (batch if b[2] else 1)) * d.itemsize, flops=2 * m * n * k * batch)
+
+
 LEAST_INTEGERS = 1 << 9  # products of numbers, from which on blocks of integers are worth packing
 
 

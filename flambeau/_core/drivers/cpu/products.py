@@ -1,5 +1,6 @@
-"""Matrix products on the CPU: generated kernels, reductions where one side is a vector, OpenBLAS where it was measured faster and for complex
-matrices; for 16-bit floats oneDNN, where it is installed, or for bfloat16 a generated kernel of CPUs that have instructions for it."""
+"""Matrix products on the CPU: generated kernels, many small matrices in the lanes of vectors, reductions where one side is a vector, OpenBLAS where it
+was measured faster and for complex matrices; for 16-bit floats oneDNN, where it is installed, or for bfloat16 a generated kernel of CPUs that have
+instructions for it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from ...kernels.specs import Product, RowsProduct
 
 FEW_SUMS, LONG = 4, 256  # elements of a result, and of rows and columns, where sums are better than blocks though both sides are matrices
+SMALL, MANY = 8, 32  # rows and columns of matrices that lie in the lanes of vectors, and how many there are at least
+MOST_SMALL = 1 << 8  # products of numbers of one, where blocks serve floats of 32 and 64 bits better
 LEAST = 1 << 10  # products of numbers, below which a library's call costs less
 _BLAS = frozenset(("float32", "float64", "complex64", "complex128"))
 _AFTER = {"": "", "bias": "", "bias relu": "relu", "relu gradient": "relu gradient"}  # what generated products do on the way out
@@ -24,6 +27,9 @@ def product(spec: Product) -> PreparedLaunch | None:
     d = spec.dtype
     if not spec.k or spec.epilogue not in _AFTER:
         return None
+    small = _in_lanes(spec)
+    if small is not None:
+        return small
     alone = min(spec.m, spec.n, spec.k) == 1 or (spec.m * spec.n <= FEW_SUMS and spec.k >= LONG)
     many = spec.batch if d.kind == "f" or spec.m == spec.n == 1 else 1  # small matrices of complex numbers fill no vectors
     if alone and d.kind in "fc" and spec.m * spec.n * spec.k * many >= LEAST:
@@ -38,6 +44,19 @@ def product(spec: Product) -> PreparedLaunch | None:
         if made is not None:
             return made
     return None if spec.epilogue or d.kind in "ui" else _by_openblas(spec)
+
+
+def _in_lanes(spec: Product) -> PreparedLaunch | None:
+    """The product of many small matrices, or of many rows and a small matrix, each in a lane of a vector; None where there are few, or they are larger."""
+    d, (m, n, k), many = spec.dtype, (spec.m, spec.n, spec.k), spec.batch
+    a, b, c = spec.a, spec.b, spec.c
+    if many == 1 and d.name not in ("float32", "float64"):  # which vectors along the rows serve better
+        m, many, a, b, c = 1, m, (0, a[1], a[0]), (*b[:2], 0), (0, c[1], c[0])
+    if d.name in ("float32", "float64") and m * n * k > MOST_SMALL:
+        return None
+    if many < MANY or max(m, n, k) > SMALL or d.kind not in "fc" or d.itemsize < 2 or spec.epilogue or spec.alpha != 1 or spec.beta not in (0, 1):
+        return None
+    return routines.lane_product(d, m, n, k, a, b, c, many, spec.beta == 1)
 
 
 def _by_sums(spec: Product) -> PreparedLaunch | None:

@@ -7,7 +7,7 @@ import pytest
 
 import flambeau as torch
 from flambeau._core.drivers.cpu.products import product
-from flambeau._core.dtypes import bfloat16, float16, float32, float64
+from flambeau._core.dtypes import bfloat16, complex64, complex128, float16, float32, float64
 from flambeau._core.kernels.specs import Product
 
 RNG = np.random.default_rng(3)
@@ -47,6 +47,43 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     for others in found[1:]:
         for one, other in zip(found[0], others, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("d", [float32, float64, float16, bfloat16, complex64, complex128], ids=str)
+@pytest.mark.parametrize(("m", "n", "k"), [(2, 2, 2), (3, 3, 3), (1, 4, 3), (5, 1, 8), (3, 8, 2), (6, 5, 7), (8, 8, 8), (1, 1, 1)])
+def test_many_small_matrices(d: torch.dtype, m: int, n: int, k: int) -> None:
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(RNG.standard_normal(shape) + 1j * RNG.standard_normal(shape) if d.is_complex else RNG.standard_normal(shape)).to(d)
+    wide = np.complex128 if d.is_complex else np.float64
+
+    def exact(t: torch.Tensor) -> np.ndarray:
+        return np.asarray((t if d.is_complex else t.double()).numpy(), wide)
+    bound = 8 * torch.finfo(d).eps * k
+    for batch in (32, 37, 300):
+        a, b, c = drawn(batch, m, k), drawn(batch, k, n), drawn(batch, m, n)
+        turned = a.mT.contiguous().mT, b.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+        for x, y in ((a, b), turned, (a, b[:1].expand(batch, k, n)), (a.repeat(2, 1, 1)[::2], b.flip(0))):
+            want = exact(x) @ exact(y)
+            np.testing.assert_allclose(exact(torch.bmm(x, y)), want, rtol=0, atol=bound * max(1.0, float(np.abs(want).max())))
+            more = want + exact(c)
+            np.testing.assert_allclose(exact(torch.baddbmm(c, x, y)), more, rtol=0, atol=bound * max(1.0, float(np.abs(more).max())))
+        rows = a.reshape(batch * m, k) @ b[0]
+        np.testing.assert_allclose(exact(rows), exact(a).reshape(-1, k) @ exact(b[0]), rtol=0, atol=bound * 16)
+
+
+def test_small_matrices_have_the_same_bits_by_any_number_of_threads() -> None:
+    a, b = torch.randn(60_000, 3, 3), torch.randn(60_000, 3, 3)
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append((a @ b).numpy())
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    np.testing.assert_array_equal(found[0][59_990:], (a[59_990:] @ b[59_990:]).numpy())  # ten of them, one by one
 
 
 def test_which_products_are_sums() -> None:
