@@ -169,8 +169,9 @@ STATEMENTS = """
     x.T; x.mT; x.H; x.mH; x.data; x.shape; x.dtype; x.device; x.ndim; x.requires_grad; x.is_leaf; x.grad
     len(x); bool(scalar); float(scalar); int(scalar); list(x); x.sum(1); x.mean(0); x.sum(1, keepdim=True); x.max(); x.min(); x.argmax(); x.t().contiguous()
     x.reshape(-1); x.to(torch.bfloat16); x.std(1); x.flatten().tolist(); repr(x)
-    x[:, ::2].flip(1); torch.stack((x, y), -1); x.view(-1, 4).cumsum(1); x.view(-1, 2).mT.contiguous(); image.permute(0, 2, 3, 1).contiguous()
-    c.flip(1); x.t().index_select(0, order); x.index_select(1, order); x.view(-1, 2, 2) @ y.view(-1, 2, 2); x.view(-1, 2, 2) @ y.view(-1, 2, 2)[0, :, 0]
+    x[:, ::2].flip(1); torch.stack((x, y), -1); x.view(-1, 4).cumsum(1); x.view(-1, 8).cumprod(1); whole.aminmax(); x.view(-1, 2).mT.contiguous()
+    image.permute(0, 2, 3, 1).contiguous(); c.flip(1); x.t().index_select(0, order); x.index_select(1, order)
+    x.view(-1, 2, 2) @ y.view(-1, 2, 2); x.view(-1, 2, 2) @ y.view(-1, 2, 2)[0, :, 0]
 """
 
 # In place: with which arguments a call can be repeated without its numbers running away (the general way is the function's arguments).

@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from . import outputs
 from .reductions import _program, axes_of, kept_shape, reducing
 from .results import named
-from .row_places import row_values
+from .row_places import row_pairs, row_values
 from .rowwise import Rowwise
 from .table import op
 
@@ -94,6 +94,14 @@ _EXTREMES = {name: Rowwise(name, "rc -> r", _greatest if name in ("max", "min") 
              for name in ("amax", "amin", "max", "min")}
 
 
+def _least_and_greatest(x: E.Expr) -> Any:
+    both = tuple([F.ruled(F.fold(how, x, "c"), (x,), _shared) for how in ("min", "max")])
+    return both, both
+
+
+AMINMAX = Rowwise("aminmax", "rc -> r, r", _least_and_greatest, row_pairs)
+
+
 def _extreme(name: str, how: str, t: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     if t.meta.dtype.is_complex and not t.meta.numel:
         return t.new_empty(kept_shape(t.meta.shape, axes, keepdim))
@@ -156,9 +164,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     if dim is not None and input.meta.shape:
         _not_empty("aminmax", input, (layout.wrap_dim(dim, len(input.meta.shape)),))
     _no_complex("aminmax", input, NotImplementedError)
-    dims = () if dim is None else (dim,)
-    keep = keepdim
-    return _AMINMAX(amin(input, dims, keep), amax(input, dims, keep))
+    return _AMINMAX(*AMINMAX((input,), where=(axes_of(input, () if dim is None else (dim,)), keepdim))[:2])
 
 
 def _arg(name: str) -> Any:

@@ -94,6 +94,13 @@ def test_any_strides(shape: list[int], data) -> None:
     check(data.draw(st.sampled_from(["sum", "max", "min"])), float32, a, data.draw(st.booleans()), data.draw(st.integers(0, 3)))
 
 
+@pytest.mark.parametrize("length", [2, 7, 8, 13, 15, 16, 31, 32])
+@pytest.mark.parametrize("how", SCANS)
+def test_short_rows(how: str, length: int) -> None:
+    test_scans(how, (67, length), False)
+    test_scans(how, (67, length), True)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("shape", [(300_000,), (3, 140_001), (5, 131_072)], ids=str)
 def test_long_rows_in_pieces(shape: tuple[int, ...], reverse: bool) -> None:

@@ -63,6 +63,8 @@ def test_several_axes_and_both_ends_at_once(case):
     np.testing.assert_array_equal(plain(low), a.min(axis))
     np.testing.assert_array_equal(plain(high), a.max(axis))
     assert fb.aminmax(t)._fields == ("min", "max")
+    np.testing.assert_array_equal([plain(x) for x in fb.aminmax(t)], [a.min(), a.max()])
+    assert fb.aminmax(t, dim=axis, keepdim=True).max.ndim == a.ndim
 
 
 def test_large_reductions():

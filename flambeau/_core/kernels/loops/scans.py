@@ -150,9 +150,9 @@ class ByVectors(ScanLoops):
         elements, operands, outer, inner = size_of(self.domain), len(self.types), self.outer, self.inner
         nbytes, _ = price(program, self.domain, tuple(self.steps))
         ns, lanes = self.facts.cost(nbytes, elements) + elements, scan_lanes(program)
-        # a vector along the row joins its own lanes, which takes more steps than a row in every lane; where each is an exponential and a
-        # logarithm, that is worth any rows
-        short = inner.size if program.combine == "logsumexp" else min(3 * lanes // 4, 8)
+        # a vector along the row joins its own lanes, which takes more steps than a row in every lane, whose elements are read one by one; where each
+        # is an exponential and a logarithm, that is worth any rows
+        short = inner.size if program.combine == "logsumexp" else 2 * lanes - 1
         self.across = self.rows_across(self.outer, self.inner, lanes, short)
         self.rooms: list[int] = []
         rows = size_of(tuple(a.size for a in outer))

@@ -132,6 +132,9 @@ def test_scans_along_a_row_or_a_thread_for_each() -> None:
     cut = scans.ByThreads(program, (4_000_000,), ((1,), (1,)), GPU)
     assert cut.pieces > 1 and cut.piece % cut.shape.tile == 0
     assert scans.ByVectors(program, (4_000_000,), ((1,), (1,))).pieces == -(-4_000_000 // scans.PIECE)
+    lanes = scans.scan_lanes(program)
+    for length in (2, lanes, 2 * lanes - 1, 2 * lanes):  # every lane has a row where those are shorter than two vectors
+        assert scans.ByVectors(program, (1000, length), ((length, 1), (length, 1))).across == (length < 2 * lanes)
 
 
 def test_a_target_takes_at_most_600_lines() -> None:
