@@ -100,7 +100,7 @@ _lazy("nn.functional.by_number", """binary_cross_entropy_with_logits cosine_embe
  margin_ranking_loss poisson_nll_loss triplet_margin_loss
  affine_grid_generator embedding_bag grid_sampler_2d grid_sampler_3d""")
 _lazy("_core.ops.queries", """is_conj is_neg is_signed is_inference get_device is_distributed frobenius_norm nuclear_norm resize_as_ as_strided_ detach_
- set_warn_always is_warn_always_enabled is_anomaly_enabled set_anomaly_enabled set_flush_denormal""")
+ set_warn_always is_warn_always_enabled set_vital is_anomaly_enabled set_anomaly_enabled set_flush_denormal""")
 _lazy("_core.ops.aten_compat", "batch_norm convolution embedding instance_norm native_norm")
 _lazy("_core.ops.removed", "eig lstsq matrix_rank solve symeig")
 _lazy("_core.ops.indexing.embedding", "embedding_renorm_")

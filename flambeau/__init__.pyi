@@ -176,6 +176,7 @@ from ._core.ops.queries import set_float32_matmul_precision as set_float32_matmu
 from ._core.ops.queries import set_flush_denormal as set_flush_denormal
 from ._core.ops.queries import set_num_interop_threads as set_num_interop_threads
 from ._core.ops.queries import set_num_threads as set_num_threads
+from ._core.ops.queries import set_vital as set_vital
 from ._core.ops.queries import set_warn_always as set_warn_always
 from ._core.ops.queries import typename as typename
 from ._core.ops.removed import eig as eig

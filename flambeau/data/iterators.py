@@ -36,54 +36,72 @@ def _snapshot(loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 class Batches(Iterator[Any]):
-    """The order of the samples, and the warning of a stream that is longer than it said."""
+    """The order of the samples, and the warning of a stream that is longer than it said.
+
+    Libraries derive iterators of their own from it (torchdata's StatefulDataLoader): attributes and steps have PyTorch's names.
+    """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = _snapshot(loader)
-        self._pin = loader.pin_memory and pinning.useful()
-        self._begin()
-
-    def _begin(self) -> None:
-        loader = self._loader
-        self._entries = iter(loader._index_sampler)
-        # Drawn each time, with workers or without, so that what the generator gives next does not depend on their number.
+        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._auto_collation, self._drop_last, self._collate_fn = loader._auto_collation, loader.drop_last, loader.collate_fn
+        self._num_workers, self._timeout, self._persistent_workers = loader.num_workers, loader.timeout, loader.persistent_workers
+        self._pin_memory, self._pin_memory_device = loader.pin_memory and pinning.useful(), ""
+        self._shared_seed, self._world_size, self._rank = None, 1, 0
+        self._restart(loader)
+        # Drawn once, with workers or without, so that what the generator gives next does not depend on their number.
         empty = ops.empty((), dtype=dtypes.int64, device="cpu" if loader.generator is None else loader.generator.device)
         self._base_seed = int(empty.random_(generator=loader.generator))
-        self._given = 0
+
+    def _restart(self, loader: DataLoader[Any]) -> None:
+        self._index_sampler = loader._index_sampler
+        self._sampler_iter = iter(self._index_sampler)
+        self._num_yielded = 0
+        self._IterableDataset_len_called = loader._IterableDataset_len_called
+
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+        """The sampler from its beginning, for another epoch."""
+        self._loader = _snapshot(loader)
+        self._restart(loader)
 
     def __iter__(self) -> Batches:
         return self
 
     def __len__(self) -> int:
-        return len(self._loader._index_sampler)
+        return len(self._index_sampler)
 
     def __next__(self) -> Any:
-        batch = self._next()
-        self._given += 1
-        said = self._loader._IterableDataset_len_called
-        if said is not None and self._given > said:
-            text = (f"Length of IterableDataset {self._loader.dataset} was reported to be {said} (when accessing len(dataloader)), but "
-                    f"{self._given} samples have been fetched. ")
-            if self._loader.num_workers:
+        batch = self._next_data()
+        self._num_yielded += 1
+        said = self._IterableDataset_len_called
+        if said is not None and self._num_yielded > said:
+            text = (f"Length of IterableDataset {self._dataset} was reported to be {said} (when accessing len(dataloader)), but "
+                    f"{self._num_yielded} samples have been fetched. ")
+            if self._num_workers:
                 text += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
                          "at each worker.")
             warn(text)
         return batch
 
-    def _next(self) -> Any:
+    def _next_index(self) -> Any:
+        """The sampler's next entry.  Raises StopIteration."""
+        return next(self._sampler_iter)
+
+    def _next_data(self) -> Any:
+        """The next batch.  Raises StopIteration."""
         raise NotImplementedError
 
 
 class SingleProcessIter(Batches):
     """An iterator whose batches the calling process makes, when they are asked for."""
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._fetch = _fetching(self._loader)(self._loader.dataset)
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self._fetch = _fetching(loader)(loader.dataset)
 
-    def _next(self) -> Any:
-        batch = self._fetch(next(self._entries))
-        return pinning.pin(batch) if self._pin else batch
+    def _next_data(self) -> Any:
+        batch = self._fetch(self._next_index())
+        return pinning.pin(batch) if self._pin_memory else batch
 
 
 class MultiProcessIter(Batches):
@@ -94,25 +112,23 @@ class MultiProcessIter(Batches):
 
     _pool: Pool
 
-    def _begin(self) -> None:
-        super()._begin()
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
         self._epoch = 0
-        loader = self._loader
         context = loader.multiprocessing_context
         context = context_of(None if isinstance(context, ModuleType) else context)  # a loader of a library's own may name `torch.multiprocessing`
         self._pool = Pool(context, loader.dataset, _fetching(loader), loader.num_workers, self._base_seed, loader.worker_init_fn)
         self._close = weakref.finalize(self, self._pool.close)
-        self._source: Any = pinning.Pinner(self._pool) if self._pin else self._pool
+        self._source: Any = pinning.Pinner(self._pool) if self._pin_memory else self._pool
         self._start()
 
     def usable(self) -> bool:
         """Whether its workers can serve another epoch in this process."""
         return not self._pool.closed
 
-    def restart(self, loader: DataLoader[Any]) -> None:
-        """Another epoch by the same workers; what they still make of the last one is thrown away."""
-        self._loader = _snapshot(loader)
-        super()._begin()
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+        """Another epoch by the same workers, with the seeds they have; what they still make of the last one is thrown away."""
+        super()._reset(loader, first_iter)
         self._start()
 
     def _start(self) -> None:
@@ -134,7 +150,7 @@ class MultiProcessIter(Batches):
         if len(self._over) == count:
             return
         try:
-            entry = next(self._entries)
+            entry = self._next_index()
         except StopIteration:
             return
         turns = [(self._turn + k) % count for k in range(count)]
@@ -146,7 +162,7 @@ class MultiProcessIter(Batches):
         self._sent += 1
         self._pool.put(worker, self._epoch, self._sent - 1, entry)
 
-    def _next(self) -> Any:
+    def _next_data(self) -> Any:
         if self._died is not None:
             raise RuntimeError(self._died)
         if self._pool.closed:

@@ -165,7 +165,7 @@ class DataLoader(Generic[T_co]):
             return self._get_iterator()  # type: ignore[no-any-return]
         kept = self._iterator
         if kept is not None and kept.usable():
-            kept.restart(self)
+            kept._reset(self)
         else:
             kept = self._iterator = self._get_iterator()
         return kept

@@ -7,6 +7,7 @@ import os
 import queue
 import select
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BATCH, END, ERROR = 0, 1, 2
-_info: WorkerInfo | None = None
+_worker_info: WorkerInfo | None = None  # by PyTorch's name: workers of libraries' own loaders set it
 
 
 class WorkerInfo:
@@ -32,7 +33,7 @@ class WorkerInfo:
 
 def get_worker_info() -> WorkerInfo | None:
     """Which worker of a loader this process is; None outside workers."""
-    return _info
+    return _worker_info
 
 
 class Job(NamedTuple):
@@ -95,6 +96,40 @@ class _Inbox:
             raise Stopped
 
 
+# -- what workers of libraries' own loaders are made of, by PyTorch's names
+
+@dataclass(frozen=True)
+class _IterableDatasetStopIteration:
+    """Sent in a batch's place: the stream of this worker has ended."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class _ResumeIteration:
+    """Sent to a worker: another epoch begins, with this seed."""
+
+    seed: int | None = None
+
+
+class ManagerWatchdog:
+    """Tells a worker whether the process that started it is still there."""
+
+    def __init__(self) -> None:
+        self.manager_pid, self.manager_dead = os.getppid(), False
+
+    def is_alive(self) -> bool:
+        """Whether it is."""
+        self.manager_dead = self.manager_dead or os.getppid() != self.manager_pid
+        return not self.manager_dead
+
+
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four words that seed a worker's own generators: of NumPy's SeedSequence."""
+    import numpy as np
+    return [int(x) for x in np.random.SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4)]
+
+
 def _seed(seed: int, worker: int, base: int) -> None:
     import random
 
@@ -117,7 +152,7 @@ def main(end: socket.socket, job: Job) -> None:
 
 
 def _serve(end: socket.socket, job: Job) -> None:
-    global _info
+    global _worker_info
     from .._core.kernels.native import set_num_threads
     from .._core.runtime.device import set_default
     from . import collate
@@ -133,7 +168,7 @@ def _serve(end: socket.socket, job: Job) -> None:
     set_default(None)  # a GPU that is the default of the loader's process cannot be used in a fork of it
     seed = job.base_seed + job.id
     _seed(seed, job.id, job.base_seed)
-    _info = WorkerInfo(job.id, job.workers, seed, job.dataset)
+    _worker_info = WorkerInfo(job.id, job.workers, seed, job.dataset)
     where = f"in DataLoader worker process {job.id}"
     failure: Any = None
     fetch: Any = None

@@ -31,7 +31,8 @@ MOVED = {
     "torch.multiprocessing.pool": "flambeau.multiprocessing",
     "torch._vmap_internals": "flambeau.func", "torch._lowrank": "flambeau", "torch._linalg_utils": "flambeau", "torch._VF": "flambeau",
     "torch.distributed._tensor.experimental": "flambeau.distributed.tensor.experimental",
-    "torch.cuda._utils": "flambeau._utils",
+    "torch.cuda._utils": "flambeau._utils", "torch.utils.data._utils.worker": "flambeau.data.workers",
+    "torch.utils.data.graph": "flambeau.data.pipe_graph", "torch.utils.data.graph_settings": "flambeau.data.pipe_graph",
 }
 
 # modules of Flambeau's own, which PyTorch has no such names for, by the package they lie in

@@ -247,6 +247,44 @@ def test_iterators_of_loaders_that_libraries_write():
         stream.fetch([0, 0, 0])
 
 
+def test_an_iterator_of_a_librarys_own_derives_from_ours():
+    from flambeau.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+
+    class Counted(_BaseDataLoaderIter):
+        def __init__(self, loader):
+            super().__init__(loader)
+            self.given = 0
+            self.fetcher = _DatasetKind.create_fetcher(self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+
+        def _next_index(self):
+            self.given += 1
+            return super()._next_index()
+
+        def _next_data(self):
+            return self.fetcher.fetch(self._next_index())
+
+    loader = DataLoader(range(7), 3)
+    found = Counted(loader)
+    assert [b.tolist() for b in found] == [[0, 1, 2], [3, 4, 5], [6]] and found.given == 4 and found._num_yielded == 3 and len(found) == 3
+    found._reset(loader)
+    assert next(found).tolist() == [0, 1, 2] and found._num_yielded == 1
+    assert isinstance(iter(loader), _BaseDataLoaderIter)
+
+
+def test_what_a_generator_gives_follows_from_the_iterators_made():
+    """One number when an iterator is made and one when the sampler begins: workers that stay begin their second epoch with the latter alone."""
+    def drawn(**options):
+        flambeau.manual_seed(5)
+        loader = DataLoader(range(40), 40, shuffle=True, **options)
+        return [next(iter(loader)).tolist() for _ in range(3)]
+
+    once, stays = drawn(), drawn(num_workers=1, persistent_workers=True)
+    flambeau.manual_seed(5)
+    seeds = [int(flambeau.empty((), dtype=flambeau.int64).random_()) for _ in range(6)]
+    orders = [flambeau.randperm(40, generator=flambeau.Generator().manual_seed(seed)).tolist() for seed in seeds]
+    assert once == drawn(num_workers=1) == [orders[1], orders[3], orders[5]] and stays == [orders[1], orders[2], orders[3]]
+
+
 def test_a_stream_drops_what_is_less_than_its_sampler_asked_for():
     class Numbers(IterableDataset):
         def __iter__(self):

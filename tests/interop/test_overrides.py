@@ -379,3 +379,49 @@ def test_one_level_is_skipped() -> None:
         with overrides.enable_reentrant_dispatch():
             a + b
     assert len(told) == 1
+
+
+class _Other:
+    """An object that answers for operations, and may have operators of its own."""
+
+    answer: object = NotImplemented
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if isinstance(cls.answer, Exception):
+            raise cls.answer
+        return (func.__name__, args) if cls.answer == "told" else cls.answer
+
+    def __rmatmul__(self, other):
+        return "product"
+
+    def __radd__(self, other):
+        return "sum"
+
+    def __gt__(self, other):
+        return "more"
+
+
+def test_operators_with_objects_that_answer_ask_pythons_other_operator_where_they_do_not():
+    x = fb.ones(2, 2)
+
+    class Told(_Other):
+        answer = "told"
+
+    class Refuses(_Other):
+        answer = TypeError("not for me")
+
+    class Fails(_Other):
+        answer = NotImplementedError("not here")
+
+    other = Told()
+    assert (x @ other)[0] == "matmul" and (x @ other)[1] == (x, other) and (x + other)[0] == "add" and x.matmul(other)[0] == "matmul"
+    for kind in (_Other, Refuses):
+        assert (x @ kind(), x + kind(), x < kind(), x == kind()) == ("product", "sum", "more", False)
+        with pytest.raises(TypeError, match="unsupported operand"):
+            x - kind()
+        with pytest.raises(TypeError):
+            x.add(kind())
+    for call in (lambda: x @ Fails(), lambda: x + Fails()):
+        with pytest.raises(NotImplementedError, match="not here"):
+            call()

@@ -294,7 +294,7 @@ def test_grid_sample_of_volumes_and_affine_grid():
     _close(out, tnn.functional.grid_sample(torch.from_numpy(x), expected, align_corners=True), "values", 1e-4)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "lanczos"])
 def test_antialiased_resize(mode):
     x = np.random.default_rng(7).standard_normal((2, 3, 9, 8)).astype(np.float32)
     out = nn.functional.interpolate(flambeau.from_numpy(x), (4, 5), mode=mode, antialias=True)

@@ -608,9 +608,12 @@ def _to_leaf(e: Node, g: Any, create: bool, capture: Capture | None, leaves: set
     else:
         old.add_(g)
     if extra is not None:
-        for hook in list(extra.get("accumulated", {}).values()):
+        if "accumulated" in extra:
             owner = extra["owner"]()
-            if owner is not None:
+            if owner is None:  # the program holds the leaf no more: the graph does
+                owner = extra["memory"].detach()
+                owner.node = e
+            for hook in list(extra["accumulated"].values()):
                 hook(owner)
         if arrived is not None:
             for after in list(extra["post"].values()):

@@ -194,6 +194,8 @@ def _set_data(t: Tensor, new: Tensor) -> None:
     if t.node is not None and new.meta.dtype.kind not in "fc8":
         raise RuntimeError(f"data set to a tensor that requires gradients must be floating point or complex dtype, got {new.meta.dtype}")
     t.meta, t.store, t.ptr = new.meta, new.store, new.ptr
+    if t.node is not None and t.node[tape.EXTRA] and "memory" in t.node[tape.EXTRA]:
+        t.node[tape.EXTRA]["memory"] = t.detach()
     provenance.note(t)
 
 
@@ -398,7 +400,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> RemovableHand
     if self.node is None or self.node[tape.SEQ]:
         raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
     extra = _extra(self)
-    extra["owner"] = weakref.ref(self)
+    extra["owner"], extra["memory"] = weakref.ref(self), self.detach()
     return register(among(extra, "accumulated"), hook)
 
 

@@ -712,7 +712,12 @@ class _Operator(Operation):
         super().__init__(of.name, body, planned=of.planned, shown=shown, signature=signature)
 
     def _call(self, a: Any, b: Any) -> Any:
-        return self.of.direct(b, a) if self.reflected else self.of.direct(a, b)
+        try:
+            return self.of.direct(b, a) if self.reflected else self.of.direct(a, b)
+        except TypeError:
+            if isinstance(b, (Tensor, *NUMBER)):
+                raise
+            return NotImplemented  # an object that answers for operations, and not for this one: Python asks its own operator
 
     def _swapped(self, a: Any, b: Any) -> Any:
         return self.of.body(b, a)
@@ -742,7 +747,7 @@ class _Operator(Operation):
         x = _foreign(b)
         if x is NotImplemented or (not self.of.planned and not isinstance(x, Tensor) and not hasattr(type(x), "__torch_function__")):
             return NotImplemented
-        if x is not b:
+        if x is not b or (not self.of.planned and not isinstance(x, Tensor)):
             self.of.started()
             return self._call(a, x)
         return super().tripped(error, values)

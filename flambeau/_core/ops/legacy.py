@@ -125,6 +125,10 @@ def type_(self: Tensor, dtype: str | Any = None, non_blocking: bool = False, **k
 def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
     """A legacy constructor with this tensor's type and device (or another device of that kind), of sizes, data or `size=`."""
     at = self.meta.device if device is None else _of_kind(self.meta.device.type, device)
+    if self.is_sparse:  # indices, values and perhaps a size; or a size alone
+        from .sparse import sparse_coo_tensor
+        whole = args if args and isinstance(args[0], Tensor) else (sizes_of("new", args if size is None else (size,)) if args or size is not None else (0,),)
+        return sparse_coo_tensor(*whole, dtype=self.meta.dtype, device=at)  # type: ignore[no-any-return]
     return construct(args if size is None else (*args, Size(sizes_of("new", (size,)))), self.meta.dtype, at, device is not None)
 
 

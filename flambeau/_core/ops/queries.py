@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from .. import dtypes, layout
+from ..errors import warn
 from ..layout import Size
 from ..runtime import caches
 from ..tensor import Tensor
@@ -220,6 +221,11 @@ def set_warn_always(b: bool, /) -> None:
 def is_warn_always_enabled() -> bool:
     """Whether warnings are shown each time, as `set_warn_always` was told."""
     return bool(_kept["warn"])
+
+
+def set_vital(*args: Any, **kwargs: Any) -> None:
+    """Nothing but a warning, as in PyTorch: loaders of libraries still call it."""
+    warn("'set_vital' is deprecated, please do not call")
 
 
 def is_anomaly_enabled() -> bool:

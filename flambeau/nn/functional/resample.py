@@ -6,6 +6,7 @@ weights are worked out on the host; the sums are tensor operations, so gradients
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,14 @@ def _cubic(t: Array, a: float) -> Array:
     near = ((a + 2) * t - (a + 3)) * t * t + 1
     far = ((t - 5) * t + 8) * t * a - 4 * a
     return np.where(t <= 1, near, np.where(t < 2, far, 0.0))
+
+
+# The filters that a reduction widens: how far each reaches, and its weight at a distance; the cubic one with Pillow's factor, not PyTorch's other.
+_FILTERS: dict[str, tuple[float, Callable[[Array], Array]]] = {
+    "linear": (1.0, lambda t: np.maximum(1.0 - np.abs(t), 0.0)),
+    "cubic": (2.0, lambda t: _cubic(t, -0.5)),
+    "lanczos": (3.0, lambda t: np.where(np.abs(t) < 3, np.sinc(t) * np.sinc(t / 3), 0.0)),
+}
 
 
 def _taps(mode: str, n_in: int, n_out: int, scale: float | None, align: bool) -> list[tuple[Array, Array | None]]:
@@ -88,13 +97,14 @@ def _widened(n_in: int, n_out: int, mode: str, scale: float | None, align: bool)
     else:
         ratio = 1.0 / scale if scale is not None and scale > 0 else n_in / n_out
     wide = max(ratio, 1.0)
-    support = (1.0 if mode == "linear" else 2.0) * wide
+    reach, at = _FILTERS[mode]
+    support = reach * wide
     matrix = np.zeros((n_out, n_in))
     for i in range(n_out):
         centre = ratio * (i + 0.5)
         first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), n_in)
         t = (np.arange(first, last) - centre + 0.5) / wide
-        weight = np.maximum(1.0 - np.abs(t), 0.0) if mode == "linear" else _cubic(t, -0.5)
+        weight = at(t)
         matrix[i, first:last] = weight / weight.sum()
     return matrix
 
@@ -138,9 +148,9 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     """Resizes the spatial dimensions of (N, C, *spatial) to `size` or by `scale_factor`.
 
     Modes: "nearest", "nearest-exact" and "area" for one to three spatial dimensions, "linear" (1), "bilinear" and
-    "bicubic" (2), "trilinear" (3). `align_corners` makes the corner pixels' centres meet. `antialias` widens the filter
-    when shrinking ("bilinear" and "bicubic"). Raises ValueError or NotImplementedError for combinations that do not
-    fit.
+    "bicubic" (2), "trilinear" (3), "lanczos" (2, with `antialias` alone). `align_corners` makes the corner pixels' centres meet. `antialias`
+    widens the filter when shrinking ("bilinear", "bicubic" and "lanczos"), as Pillow does. Raises ValueError or NotImplementedError for
+    combinations that do not fit.
     """
     made = _interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
     return laid_as(made, input) if input.meta.plain else made
@@ -150,20 +160,13 @@ def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_cor
                   antialias: bool) -> Any:
     if input.dtype is not dtypes.uint8:
         of_kinds(f"upsample_{mode}", input, "f")
-    interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear")
-    if not interpolating:
-        if mode not in ("nearest", "nearest-exact", "area"):
-            raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) "
-                                      f"for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
-                                      f"nearest-exact (got {mode})")
-        if align_corners is not None:
-            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | "
-                             "bicubic | trilinear")
+    interpolating = mode in ("linear", "bilinear", "bicubic", "trilinear", "lanczos")
+    if not interpolating and mode in ("nearest", "nearest-exact", "area") and align_corners is not None:
+        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
     dims = input.dim() - 2
-    if dims not in (1, 2, 3):
-        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for "
-                                  f"the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
-                                  f"nearest-exact (got {mode})")
+    if dims not in (1, 2, 3) or not interpolating and mode not in ("nearest", "nearest-exact", "area"):
+        raise NotImplementedError(f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.dim()}D) for the modes: nearest | "
+                                  f"linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact (got {mode})")
     if (size is None) == (scale_factor is None):
         raise ValueError("only one of size or scale_factor should be defined" if size is not None else
                          "either size or scale_factor should be defined")
@@ -192,11 +195,12 @@ def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_cor
                            f"and output {target}")
     if not input.shape[1]:
         raise RuntimeError(f"Non-empty {input.dim()}D data tensor expected but got a tensor with sizes {list(input.shape)}")
-    if antialias and not (mode in ("bilinear", "bicubic") and input.dim() == 4):
-        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as "
-                         "input")
+    if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.dim() == 4):
+        raise ValueError("Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input")
     if interpolating and _LINEAR.get(mode, 2) != dims:
         raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_LINEAR.get(mode, 2) + 2}D input")
+    if mode == "lanczos" and (align_corners or not antialias):
+        raise ValueError("Lanczos mode does not support align_corners=True" if align_corners else "Lanczos mode requires antialias=True")
     if mode == "area":
         pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[dims - 1]
         return pool(input, target)
@@ -207,7 +211,7 @@ def _interpolated(input: Any, size: Any, scale_factor: Any, mode: str, align_cor
                                  for t, s, f in zip(target, input.shape[2:], scales)):
         made = _repeated(image, first, [t // s for t, s in zip(target, input.shape[2:])])
         return made.movedim(-1, 1) if last else made
-    kind = "cubic" if mode == "bicubic" else "linear" if interpolating else mode
+    kind = {"bicubic": "cubic"}.get(mode, "linear" if interpolating and mode != "lanczos" else mode)
     of_bytes = interpolating and input.dtype is dtypes.uint8
     if of_bytes and dims != 2:
         raise NotImplementedError(f"\"upsample_{mode}\" not implemented for 'Byte'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import threading
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,29 @@ def test_retain_grad_and_post_accumulate_hooks():
     x.register_post_accumulate_grad_hook(lambda t: done.append(t.grad.tolist()))
     (y * 2.0).backward(ones(1))
     assert y.grad.tolist() == [2.0] and done == [[8.0]]
+
+
+def test_a_leaf_that_nobody_holds_has_its_hooks():
+    seen = []
+
+    def made(data=None):
+        x = leaf([2.0, 3.0])
+        x.register_post_accumulate_grad_hook(lambda t: seen.append((t.tolist(), t.grad.tolist(), t.requires_grad, t.is_leaf)))
+        if data is not None:
+            x.data = data
+        return x * x
+
+    made().backward(ones(2))
+    assert seen == [([2.0, 3.0], [4.0, 6.0], True, True)]
+    made(ones(2) * 5).backward(ones(2))
+    assert seen[1] == ([5.0, 5.0], [10.0, 10.0], True, True)
+    x = leaf([1.0])
+    held = weakref.ref(x)
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t is held()))
+    (x * 2).backward(ones(1))
+    node = x.node
+    del x
+    assert seen[2] is True and held() is None and node is not None  # the hooks hold no tensor
 
 
 def test_grad_leaves_leaves_alone_and_names_unused_inputs():

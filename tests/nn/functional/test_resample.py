@@ -40,7 +40,8 @@ def test_nearest(size):
 
 
 @pytest.mark.parametrize("options", [{"scale_factor": 2}, {"size": 3, "mode": "nearest-exact"},
-                                     {"size": (5, 7), "mode": "bicubic"}, {"scale_factor": 1.5, "mode": "bilinear"}])
+                                     {"size": (5, 7), "mode": "bicubic"}, {"scale_factor": 1.5, "mode": "bilinear"},
+                                     {"size": (3, 9), "mode": "lanczos", "antialias": True}])
 def test_gradients(options):
     assert gradcheck(lambda v: F.interpolate(v, **options), (flambeau.from_numpy(X.copy()).requires_grad_(),))
 
@@ -49,7 +50,7 @@ def test_constants_stay_constant():
     ones = flambeau.ones(1, 1, 5, 6)
     for mode in ("nearest", "bilinear", "bicubic", "nearest-exact"):
         np.testing.assert_allclose(F.interpolate(ones, (3, 11), mode=mode).numpy(), np.ones((1, 1, 3, 11)), rtol=1e-6)
-    for mode in ("bilinear", "bicubic"):
+    for mode in ("bilinear", "bicubic", "lanczos"):
         np.testing.assert_allclose(F.interpolate(ones, (2, 3), mode=mode, antialias=True).numpy(), 1.0, rtol=1e-6)
 
 
@@ -58,6 +59,7 @@ def test_constants_stay_constant():
     ({"size": 3, "align_corners": True}, ValueError), ({"size": 3, "mode": "linear"}, NotImplementedError),
     ({"size": 3, "mode": "trilinear"}, NotImplementedError), ({"size": 3, "mode": "best"}, NotImplementedError),
     ({"size": 0}, RuntimeError), ({"size": 3, "antialias": True}, ValueError), ({"scale_factor": float("inf")}, RuntimeError),
+    ({"size": 3, "mode": "lanczos"}, ValueError), ({"size": 3, "mode": "lanczos", "antialias": True, "align_corners": True}, ValueError),
     ({"scale_factor": float("nan")}, RuntimeError), ({"scale_factor": -1e300, "recompute_scale_factor": True}, RuntimeError),
 ])
 def test_bad_arguments(options, error):
@@ -83,6 +85,19 @@ def test_bytes_are_resized_in_fixed_point_and_stay_bytes(device):
     assert cubic.tolist() == [[[[0, 0, 8, 137, 238], [9, 11, 20, 86, 136], [19, 25, 30, 18, 7], [9, 12, 14, 1, 0], [0, 0, 0, 2, 3]]]]  # PyTorch's
     assert F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True).tolist() == [[[[12, 87], [10, 8]]]]
     assert F.interpolate(x, size=(3, 3), mode="bilinear").tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("mode", "filter"), [("bilinear", "BILINEAR"), ("bicubic", "BICUBIC"), ("lanczos", "LANCZOS")])
+def test_antialiased_images_are_those_of_pillow(mode, filter, device):
+    image = pytest.importorskip("PIL.Image")
+    a = np.random.default_rng(2).uniform(0, 255, (17, 23)).astype(np.float32)
+    for h, w in ((5, 9), (30, 11), (40, 50), (17, 3)):
+        for values, form in ((a, "F"), (a.astype(np.uint8), "L")):
+            wanted = np.asarray(image.fromarray(values, form).resize((w, h), image.Resampling[filter])).astype(np.float64)
+            x = flambeau.from_numpy(values)[None, None].to(device)
+            found = F.interpolate(x, size=(h, w), mode=mode, antialias=True)
+            assert found.dtype is x.dtype
+            np.testing.assert_allclose(found[0, 0].cpu().numpy().astype(np.float64), wanted, atol=1e-3 if form == "F" else 1)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
