@@ -40,6 +40,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "others": ("einx", "pytorch-metric-learning", "vector-quantize-pytorch"),
     "keras": ("keras",),
     "fields": ("fastai", "pytorch-ignite", "tensordict", "torchrl", "e3nn", "zuko", "opacus"),
+    "more": ("torchdata", "opacus", "pytorch_optimizer", "linear_operator", "torchsde", "nflows", "normflows"),
 }
 NEEDS_TORCHVISION = ("timm",)  # see names_only
 

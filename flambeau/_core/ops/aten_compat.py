@@ -92,19 +92,19 @@ def _batch_norm_with_update(input: Tensor, weight: Tensor | None, bias: Tensor |
     return (*made, empty((0,), dtype=dtypes.uint8, device=input.meta.device))
 
 
-_START = {"max": -float("inf"), "min": float("inf"), "sum": 0.0, "prod": 1.0, "mean": 0.0}
-_HOW = {"max": "amax", "min": "amin", "sum": "sum", "prod": "prod", "mean": "sum"}
+_START = {"amax": -float("inf"), "amin": float("inf"), "sum": 0.0, "prod": 1.0, "mean": 0.0}
+_HOW = {"max": "amax", "min": "amin", "amax": "amax", "amin": "amin", "sum": "sum", "prod": "prod", "mean": "sum"}
 
 
 @op(method=False, aliases=("_segment_reduce",))
 def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tensor | None = None, offsets: Any = None, axis: int = 0,
                    unsafe: bool = False, initial: Any = None) -> Tensor:
-    """"sum", "prod", "mean", "max" or "min" over consecutive pieces of `data` along axis, whose `lengths` (..., pieces), or
+    """"sum", "prod", "mean", "amax" or "amin" (also "max" and "min") over consecutive pieces of `data` along axis, whose `lengths` (..., pieces), or
     whose bounds `offsets` (..., pieces + 1), are given for each place along the axes before it.  `initial` is what a reduction
     starts from and what an empty piece gives.
     """
     if reduce not in _HOW:
-        raise RuntimeError(f"segment_reduce(): Expected reduce to be one of sum, prod, mean, max, min, got {reduce}")
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if indices is not None:
         raise NotImplementedError("segment_reduce(): indices is not supported; give lengths or offsets")
     if (lengths is None) == (offsets is None):
@@ -130,7 +130,7 @@ def segment_reduce(data: Any, reduce: str, *, lengths: Any = None, indices: Tens
         begin = (offsets.narrow(-1, 0, lengths.meta.shape[-1]) if offsets is not None else lengths.cumsum(-1) - lengths) + rows
         shift: Any = (begin.reshape(-1) - (each.cumsum(0) - each)).repeat_interleave(each)
         flat = flat[arange(where.meta.numel, device=data.meta.device) + shift]
-    start = _START[reduce] if initial is None else initial
+    start = _START[_HOW[reduce]] if initial is None else initial
     base = full((pieces, *tail), start, dtype=data.meta.dtype, device=data.meta.device)
     made = base.scatter_reduce(0, where.reshape(-1, *(1,) * len(tail)).expand(flat.meta.shape), flat, _HOW[reduce])
     counts = lengths.reshape(-1, *(1,) * len(tail))

@@ -65,11 +65,17 @@ def test_segments(reduce: str, initial: float | None, axis: int) -> None:
     np.testing.assert_allclose(fb.segment_reduce(x, reduce, offsets=fb.tensor(offsets), axis=axis, initial=initial).numpy(), want)
 
 
+def test_extremes_of_segments_have_two_names() -> None:
+    x, offsets = fb.tensor([1.0, 5.0, -2.0, 3.0]), fb.tensor([0, 1, 1, 4])
+    assert fb._segment_reduce(x, "amax", offsets=offsets).tolist() == fb.segment_reduce(x, "max", offsets=offsets).tolist() == [1, -float("inf"), 5]
+    assert fb._segment_reduce(x, "amin", offsets=offsets).tolist() == fb.segment_reduce(x, "min", offsets=offsets).tolist() == [1, float("inf"), -2]
+
+
 def test_segments_that_do_not_fit_are_named() -> None:
     x = fb.ones(5)
     with pytest.raises(RuntimeError, match="sum to"):
         fb.segment_reduce(x, "sum", lengths=fb.tensor([1, 2]))
-    with pytest.raises(RuntimeError, match="Expected reduce"):
+    with pytest.raises(RuntimeError, match="reduce argument must be either"):
         fb.segment_reduce(x, "median", lengths=fb.tensor([5]))
     assert fb.segment_reduce(x, "sum", offsets=fb.tensor([1, 2, 4]), unsafe=True).tolist() == [1.0, 2.0]
 

@@ -150,6 +150,11 @@ def test_permutations_are_uniform():
     assert fb.randperm(4, dtype=fb.int32).dtype is fb.int32 and fb.randperm(4, dtype=fb.float32).dtype is fb.float32
     with pytest.raises(RuntimeError, match="non-negative"):
         fb.randperm(-1)
+    for n in (fb.tensor(6), fb.tensor([6]), np.int64(6)):
+        assert sorted(fb.randperm(n).tolist()) == list(range(6))
+    for n in (4.0, fb.tensor(4.0)):
+        with pytest.raises(TypeError):
+            fb.randperm(n)
 
 
 def test_multinomial_with_and_without_replacement():
