@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .maps import MapLoops
 
 LONGEST = 4  # of the axis,
-LONGEST_APART = 15  # where elements that are read lie apart along it
+LONGEST_APART = 15  # where elements that are read lie apart along it, and nearer along the axis outside
 MOST_NODES = 16  # of a program: it is written so often
 MOST_WRITTEN = 64  # nodes in all
 LEAST = 4  # elements of the axis outside
@@ -56,7 +56,7 @@ def spread_of(program: Map, loops: MapLoops) -> Spread | None:
     if len(loops.axes) < 2:
         return None
     following, inner = loops.axes[-2:]
-    apart = any(abs(inner.strides[k]) > loops.sizes[k] for k in loops.used)
+    apart = any(loops.sizes[k] < abs(inner.strides[k]) and abs(following.strides[k]) < abs(inner.strides[k]) for k in loops.used)
     if inner.size > (LONGEST_APART if apart else LONGEST) or inner.size < 2 or following.size < LEAST:
         return None
     found = loops.facts

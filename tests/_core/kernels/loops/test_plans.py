@@ -11,7 +11,7 @@ from flambeau._core.dtypes import complex64, dtype, float32, float64, int32, int
 from flambeau._core.kernels import expr as E
 from flambeau._core.kernels import opencl_c
 from flambeau._core.kernels.interpret import evaluate
-from flambeau._core.kernels.loops import accumulators, maps, reductions, rows, scans
+from flambeau._core.kernels.loops import accumulators, maps, reductions, rows, scans, short_axes
 from flambeau._core.kernels.loops.launch import Launch
 from flambeau._core.kernels.loops.machine import Machine
 from flambeau._core.kernels.programs import Map, Reduce, Rows, Scan
@@ -46,6 +46,18 @@ def test_dense_maps_are_planned_by_their_number_of_elements(program: Map, domain
     assert (dense.elements, dense.sizes, dense.streams, dense.chunk, dense.parallel) == (
         loops.units, loops.inner.strides, loops.streams, loops.chunk, loops.parallel)
     assert (loops.inner.size, loops.segments, loops.length, loops.outer) == (dense.elements, 1, dense.elements, [])
+
+
+def test_which_short_axes_become_outputs() -> None:
+    copy = Map((X,), (float32,))
+
+    def times(domain: tuple[int, ...], strides: tuple[int, ...]) -> int:
+        found = short_axes.spread_of(copy, maps.ByVectors(copy, domain, (contiguous_strides(domain), strides)))
+        return 1 if found is None else found.times
+    planes = (5000, 100, 1, 10000)
+    assert [times((2, 100, 100, n), (n * 10000, *planes[1:])) for n in (2, 3, 8, 15, 16)] == [2, 3, 8, 15, 1]
+    # every second element of rows of 14, which lie nearer to one another than the rows, and pieces of wider rows
+    assert times((50, 14, 14), (784, 56, 2)) == 1 and times((100, 7), (9, 1)) == 1 and times((100, 3), (9, 1)) == 3
 
 
 def test_operands_that_lie_alike_in_each_row_are_known() -> None:
