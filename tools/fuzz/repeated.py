@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 MOST = 1 << 20  # bytes of all operands of a call that is made again
 SECONDS = 0.2  # that such a call may take
 FLOATS = (0.0, float("nan"), 1.0, float("inf"), -0.0, float("-inf"), 1e30, -1e-30, 0.5)
@@ -127,10 +129,12 @@ class Repeated:
         return [*told, *[self.said(t, [], unfilled) for t in operands]]
 
     def gradients(self, t: Any, leaves: list[Any]) -> Any:
-        told = []
+        """Without versions and the signs of zeros: a learned pass puts pieces of a gradient together otherwise."""
+        told: list[Any] = []
         for g in (self.T.ones((), dtype=t.dtype).expand(t.shape), self.T.arange(t.numel()).reshape(t.shape).to(t.dtype)):
             try:
-                told.append(self.said(self.T.autograd.grad(t, leaves, g, retain_graph=True, allow_unused=True), [], False))
+                found = self.T.autograd.grad(t, leaves, g, retain_graph=True, allow_unused=True)
+                told.append([None if x is None else (str(x.dtype), tuple(x.shape), x.stride(), self.unsigned(x)) for x in found])
             except RuntimeError as error:
                 told.append(plain(str(error)))
         return told
@@ -147,6 +151,13 @@ class Repeated:
         if isinstance(x, (list, tuple)):
             return type(x).__name__, [self.said(part, operands, unfilled) for part in x]
         return repr(x) if x is None or type(x) in (bool, int, float, complex, str) else type(x).__name__
+
+    def unsigned(self, t: Any) -> bytes:
+        """The values, zeros without a sign."""
+        part = t.dtype.itemsize // (2 if t.dtype.is_complex else 1)
+        numbers = np.frombuffer(self.values(t), f"u{part}").copy()
+        numbers[numbers == 1 << 8 * part - 1] = 0
+        return numbers.tobytes()
 
     def values(self, t: Any) -> bytes:
         with self.by_bodies():
