@@ -50,7 +50,7 @@ def _in_lanes(spec: Product) -> PreparedLaunch | None:
     """The product of many small matrices, or of many rows and a small matrix, each in a lane of a vector; None where there are few, or they are larger."""
     d, (m, n, k), many = spec.dtype, (spec.m, spec.n, spec.k), spec.batch
     a, b, c = spec.a, spec.b, spec.c
-    if many == 1 and d.name not in ("float32", "float64"):  # which vectors along the rows serve better
+    if many == 1 and d.name not in ("float32", "float64") and n * k <= (SMALL ** 2 // 4 if d.is_complex else SMALL ** 2):  # else vectors lie along rows
         m, many, a, b, c = 1, m, (0, a[1], a[0]), (*b[:2], 0), (0, c[1], c[0])
     if d.name in ("float32", "float64") and m * n * k > MOST_SMALL:
         return None
