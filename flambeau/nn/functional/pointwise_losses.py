@@ -226,7 +226,8 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, size_avera
                 raise RuntimeError("all elements of input should be between 0 and 1")
     if weight is None:
         return folded(_binary, (input, target), reduction)
-    return reduced(_binary((input, target)) * weight, reduction).to(input.dtype)
+    made = reduced(_binary((input, target)) * weight, reduction)
+    return made if made.dtype is input.dtype else made.to(input.dtype)
 
 
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, size_average: bool | None = None,
@@ -240,10 +241,9 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
         raise RuntimeError(f"result type {title(input.dtype)} can't be cast to the desired output type {title(target.dtype)}")
     without_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     op, operands = (_logits, (input, target)) if pos_weight is None else (_logits_weighted, (input, target, pos_weight))
-    if weight is not None:
-        return reduced(op(operands) * weight, reduction).to(target.dtype)
-    made = folded(op, operands, reduction)
-    return made if made.dtype is target.dtype else made.to(target.dtype)
+    made = folded(op, operands, reduction) if weight is None else reduced(op(operands) * weight, reduction)
+    d = target.dtype
+    return made if made.dtype is d else made.to(d)
 
 
 def kl_div(input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None,
