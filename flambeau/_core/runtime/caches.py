@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import wraps
-from itertools import count
-from operator import getitem, setitem
+from itertools import count, starmap
+from operator import call, getitem, setitem
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import dtypes, forks, interrupts
+from .. import dtypes, forks
 from . import versions
 
 if TYPE_CHECKING:
@@ -143,23 +143,23 @@ dtypes.on_default.append(_of_default)
 
 
 def _show(to: int, default: Any) -> None:
-    global world, epoch, _default
-    with interrupts.held(), _lock:
+    with _lock:
         if to != world or default is not _default:
             filled = list(_filled)
-            here = _away[world, _default] = dict(zip(filled, map(getitem, map(_spaces.__getitem__, filled), map(_names.__getitem__, filled)), strict=True))
-            there = _away.pop((to, default), {})
-            world, _default, epoch = to, default, epoch + 1
+            here = dict(zip(filled, map(getitem, map(_spaces.__getitem__, filled), map(_names.__getitem__, filled)), strict=True))
+            there = _away.get((to, default), {})
             shown = dict.fromkeys(here)
             shown.update(there)
             # loops in C
             spaces, names = list(map(_spaces.__getitem__, shown)), list(map(_names.__getitem__, shown))
             cached = [{} if x is None else x for x in shown.values()]
-            deque(map(_shown.__delitem__, map(id, map(getitem, spaces, names))), 0)
-            deque(map(setitem, spaces, names, cached), 0)
-            _shown.update(zip(map(id, cached), shown, strict=True))
-            _filled.clear()
-            _filled.update(there)
+            before = list(map(id, map(getitem, spaces, names)))
+            # all of it, or nothing: within a call of C no handler of a signal runs, whose exception would leave caches of two worlds
+            deque(starmap(call, [
+                (_away.__setitem__, (world, _default), here), (_away.pop, (to, default), None),
+                (globals().update, {"world": to, "_default": default, "epoch": epoch + 1}),
+                (deque, map(_shown.__delitem__, before), 0), (deque, map(setitem, spaces, names, cached), 0),
+                (_shown.update, zip(map(id, cached), shown, strict=True)), (_filled.clear,), (_filled.update, there)]), 0)
 
 
 def observed() -> bool:
