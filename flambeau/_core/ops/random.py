@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import inspect
 import math
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -410,7 +409,10 @@ def native_dropout(input: Tensor, p: float, train: bool | None = True) -> tuple[
 def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """The integers of [0, n) in random order: of a stream that counts, that of n random 64-bit keys."""
-    n = operator.index(n) if isinstance(n, Tensor) else n  # type: ignore[unreachable]
+    try:
+        n = index(n)  # of a tensor of one integer too
+    except TypeError:
+        raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not {type(n).__name__}") from None
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
     d, dev = _options(dtype or (out.meta.dtype if out is not None else dtypes.int64), device)
