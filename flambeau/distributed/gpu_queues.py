@@ -186,11 +186,17 @@ class _Watched:
         queue = self.queue
         if queue.error is not None:
             raise queue.error
-        if self.event is not None and self.event.query():  # what goes wrong from here on is another's
-            return True
         assert queue._comm is not None
-        queue._comm.ready()
-        return False
+        try:
+            queue._comm.ready()
+        except Exception:
+            if self._done():  # what went wrong is another's: of work that was behind this one, asked in this order, so that none comes between
+                return True
+            raise
+        return self._done()
+
+    def _done(self) -> bool:
+        return self.event is not None and self.event.query()
 
 
 def of(group: ProcessGroup, dev: device, line: str) -> GpuQueue | None:

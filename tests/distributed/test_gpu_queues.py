@@ -199,3 +199,8 @@ def test_what_is_done_is_not_blamed_for_a_later_error() -> None:
         work.test()
     work.event = SimpleNamespace(query=lambda: True)  # type: ignore[assignment]
     assert work.test()
+    # it ends, and what is behind it goes wrong, between two looks
+    asked: list[bool] = []
+    work.event = SimpleNamespace(query=lambda: bool(asked))  # type: ignore[assignment]
+    queue._comm = SimpleNamespace(ready=lambda: asked.append(True) or wrong())
+    assert work.test()
