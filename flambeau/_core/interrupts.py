@@ -1,11 +1,18 @@
-"""Signals, held while what their handlers raise would leave something half changed: Ctrl-C may come between any two steps of Python."""
+"""Signals, held while what their handlers raise would leave something half changed, and what is put back whatever they raise: Ctrl-C may come between
+any two steps of Python."""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # what `signal` wraps, which makes an enum of each
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import ContextVar
+
+Made = TypeVar("Made")
+Value = TypeVar("Value")
 _NUMBERS = sorted(_signal.valid_signals())
 _main = threading.main_thread
 _depth = 0  # blocks of the main thread, one in another
@@ -15,6 +22,16 @@ _noted: list[int] = []
 def _note(number: int, frame: Any) -> None:
     if number not in _noted:
         _noted.append(number)
+
+
+def within(variable: ContextVar[Value], value: Value, work: Callable[[], Made]) -> Made:
+    """What `work` gives while the variable has this value.  A block's end may be interrupted before it does anything, this one may not."""
+    before = variable.get()
+    try:
+        variable.set(value)
+        return work()
+    finally:
+        variable.set(before)
 
 
 class held:

@@ -8,14 +8,10 @@ from __future__ import annotations
 import functools
 import inspect
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from ..runtime import versions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-Made = TypeVar("Made")
 _grad: ContextVar[bool] = ContextVar("grad", default=True)
 _inference = versions.inference
 grad_enabled = _grad.get
@@ -46,16 +42,6 @@ class no_recording:
 
     def __exit__(self, *exc: object) -> None:
         _grad.set(self.before)
-
-
-def switched(on: bool, work: Callable[[], Made]) -> Made:
-    """What `work` gives with grad mode on or off.  A block's end may be interrupted before it does anything, this one may not."""
-    before = _grad.get()
-    try:
-        _grad.set(on)
-        return work()
-    finally:
-        _grad.set(before)
 
 
 class DecoratorContextManager:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import interrupts
 from ..autograd import tape
-from ..autograd.mode import _grad, no_grad, switched
+from ..autograd.mode import _grad, no_grad
 from ..runtime import caches, capture, cpu_memory
 from ..tensor import Meta, Tensor, alias, new
 from ..tensor import meta as make_meta
@@ -348,7 +349,7 @@ def _slow(node: tape.Node, *gs: Any) -> Any:
     outside: Callable[[], None] = work
     for region in around:
         outside = partial(region, outside)
-    switched(True, outside)
+    interrupts.within(_grad, True, outside)
     return tuple([None if n is None else found.got.get(id(n)) for n in ends])
 
 

@@ -10,7 +10,7 @@ import functools
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, interrupts
 from ..autograd import tape
 from ..autograd.mode import _grad
 from ..engine import fields, interpreters
@@ -71,17 +71,7 @@ class _Now(capture.Now):
         return tuple(state.items()) if state else False
 
 
-def _outside(work: Callable[[], Any]) -> Any:
-    """What `work` gives in no region."""
-    before = current.get()
-    try:
-        current.set(None)
-        return work()
-    finally:
-        current.set(before)
-
-
-around.append(_outside)
+around.append(functools.partial(interrupts.within, current, None))
 
 
 def opened(count: int) -> None:

@@ -11,9 +11,9 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import dtypes, hooks
+from .. import dtypes, hooks, interrupts
 from ..autograd import tape
-from ..autograd.mode import _grad, switched
+from ..autograd.mode import _grad
 from ..engine import fields
 from ..engine import lines as lines
 from ..engine.fields import has
@@ -180,7 +180,7 @@ def out_form(name: str, function: Function, writes: Callable[..., bool] | None =
             with contextlib.suppress(AttributeError):  # of what is no tensor: the function says so
                 if writes(out, *args, **kwargs):
                     return out
-        return switched(False, lambda: outputs.write(name, out, function(*args, **kwargs), given))
+        return interrupts.within(_grad, False, lambda: outputs.write(name, out, function(*args, **kwargs), given))
     return write
 
 
